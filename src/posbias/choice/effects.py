@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import wrong
 from posbias.profiles.decisions import REFUSED, TIE, Decisions
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import gaps_of
@@ -63,10 +63,8 @@ class ChoiceEffects:
         if self.decisions.labels is not None and not _crossed(self.decisions):
             object.__setattr__(self, "decisions", replace(self.decisions, labels=None))
         if not _crossed(self.decisions):
-            raise InvalidValueError(
-                "order: expected each item with its options in other slots (and under other labels) in other "
-                "decisions, got orders that do not cross: place and content cannot be separated"
-            )
+            what = "each item with its options in other slots (and under other labels) in other decisions"
+            raise wrong("order", what, got="orders that do not cross: place and content cannot be separated")
 
     # --- numbers ----------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from posbias.comparison.agreement import same_prompts
 from posbias.comparison.scores import up_to_query
-from posbias.core.errors import InvalidValueError, wrong
+from posbias.core.errors import wrong
 from posbias.profiles.estimate import Estimate, ratio_of_means
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import LEAST_PROMPTS, at_ends
@@ -136,10 +136,8 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     if prior.kind != "mass":
         raise wrong("prior", "a mass", got=f"a profile of {prior.kind}")
     if attributions.tokens != prior.tokens:
-        raise InvalidValueError(
-            f"prior: expected {attributions.tokens} positions as in the attributions, got {prior.tokens} "
-            "(Profile.by_share brings both to one length)"
-        )
+        got = f"{prior.tokens} (Profile.by_share brings both to one length)"
+        raise wrong("prior", f"{attributions.tokens} positions as in the attributions", got=got)
     if not (prior.mass > 0).all():
         raise wrong("prior", "numbers > 0", got=f"0 at position {int(np.argmin(prior.mass))}")
     samples = attributions.samples

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from pydantic import TypeAdapter
 
 from posbias.core import machine
-from posbias.core.errors import InvalidValueError, one_of, wrong
+from posbias.core.errors import one_of, wrong
 from posbias.core.files import data_table
 from posbias.profiles.calibration import Calibration, ExtrapolationTrial
 from posbias.profiles.curves import at_shares
@@ -121,10 +121,9 @@ def _other_masks(measurement: "xr.Dataset", architecture: Architecture, tokens: 
         same = all(any(abs(width - one) <= 1 for one in held.values()) for width in widths)
     titles = ", ".join(sorted({str(getattr(mask, "title", mask.kind)) for mask in masks}))
     if masks and not same:
-        raise InvalidValueError(
-            f"calibrate: expected a measurement of a model with the masks of the architecture ({titles}), got "
-            f"{model or 'one of an unnamed model'} without; measure the model itself, or leave --calibrate out"
-        )
+        got = f"{model or 'one of an unnamed model'} without; measure the model itself, or leave --calibrate out"
+        what = f"a measurement of a model with the masks of the architecture ({titles})"
+        raise wrong("calibrate", what, got=got)
     measured = measurement.sizes["position"]
     unseen = held is None or any(_sees_all(mask, measured) for mask in masks)
     what = f"{titles} (not at work in the {measured:,} tokens measured, or not known to be)"

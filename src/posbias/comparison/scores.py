@@ -29,7 +29,7 @@ from posbias.comparison.agreement import (
     scores,
 )
 from posbias.comparison.predictors import Fold
-from posbias.core.errors import InvalidValueError, whole, wrong
+from posbias.core.errors import whole, wrong
 from posbias.core.machine import stream
 from posbias.core.plotting import Plottable
 from posbias.profiles.estimate import Estimate, counted
@@ -269,10 +269,8 @@ def _baselines(tokens: int) -> dict[str, Profile]:
 def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
     for name, profile in predictions.items():
         if profile.tokens != measured.tokens:
-            raise InvalidValueError(
-                f"{name}: expected {measured.tokens} positions as in the reference, got {profile.tokens}; "
-                "by_share=True (--by-share) compares by share of the context"
-            )
+            got = f"{profile.tokens}; by_share=True (--by-share) compares by share of the context"
+            raise wrong(name, f"{measured.tokens} positions as in the reference", got=got)
         if profile.query != measured.query:
             what = f"influence on position {measured.query} as in the reference"
             raise wrong(name, what, got=f"on {profile.query}")

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InputFileError, InvalidValueError, shortened
+from posbias.core.errors import InputFileError, wrong
 from posbias.core.files import data_table
 from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
 from posbias.profiles.curves import at_shares
@@ -104,10 +104,8 @@ class Choice:
     def __post_init__(self):
         for name, column in self.columns.items():
             if name not in ROLES or (name == "scale" and scale_of(column) is None):
-                raise InvalidValueError(
-                    f"columns: expected one of {', '.join(ROLES)}, and as scale share, percent or LOW-HIGH (as "
-                    f"1-5), got {shortened(f'{name}={column}')}"
-                )
+                what = f"one of {', '.join(ROLES)}, and as scale share, percent or LOW-HIGH (as 1-5)"
+                raise wrong("columns", what, f"{name}={column}")
 
     def has(self, table: Table) -> bool:
         """Whether the columns that are named count for a table."""
@@ -295,10 +293,9 @@ def scores_of(column: Column, choice: Choice, graded: bool = False) -> tuple[Flo
     refuse(column, (values < 0) & (scale is None), "a score of 0 or more, not a mark for none")
     if scale is None:
         low, high = values.min(), values.max()
-        raise InputFileError(
-            f"{file_of(column.index[0])}: {column.name}: expected scores of a known scale, got {low:g} to {high:g}"
-            "; say which: --columns scale=share|percent|LOW-HIGH, such as scale=1-5 (or total=COLUMN for counts)"
-        )
+        which = "--columns scale=share|percent|LOW-HIGH, such as scale=1-5 (or total=COLUMN for counts)"
+        where, got = f"{file_of(column.index[0])}: {column.name}", f"{low:g} to {high:g}; say which: {which}"
+        raise wrong(where, "scores of a known scale", got=got, kind=InputFileError)
     low, high = scale_of(scale) or (0.0, 1.0)
     refuse(column, (values < low) | (values > high), f"a score from {low:g} to {high:g}")
     fractions = (values > 0) & (values < 1) & (values.max() > 1)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.core.errors import InvalidValueError, one_of, shortened, wrong
+from posbias.core.errors import one_of, shortened, wrong
 from posbias.core.formats import versions_here
 from posbias.measurement.result import INFLUENCES, ROLLOUTS
 from posbias.measurement.texts.corpora import Text, read_text
@@ -52,10 +52,8 @@ class MeasurementJob:
             # in one order, each once: the same wishes are the same job
             object.__setattr__(self, name, tuple(kind for kind in known if kind in kinds))
         if ("target" in self.influences) != (self.target is not None):
-            raise InvalidValueError(
-                "target: expected a token with the influence 'target', and only with it, got "
-                f"{shortened(self.target)} with {', '.join(self.influences) or 'none'}"
-            )
+            got = f"{shortened(self.target)} with {', '.join(self.influences) or 'none'}"
+            raise wrong("target", "a token with the influence 'target', and only with it", got=got)
 
     @cached_property
     def source(self) -> Text:

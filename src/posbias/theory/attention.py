@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.arrays import numbers
-from posbias.core.errors import InvalidValueError, non_negative, position, shortened, wrong
+from posbias.core.errors import non_negative, position, shortened, wrong
 from posbias.profiles.curves import THRESHOLD, received, sink_metric
 from posbias.profiles.profile import Profile
 from posbias.profiles.stochastic_order import ROUNDING, Monotonicity, monotonicity
@@ -226,15 +226,13 @@ def _layers_of(arrays: Any) -> list[Float[np.ndarray, "text head query key"]]:
     if by_layer:
         absent = [number for number, one in enumerate(arrays) if one is None]
         if absent and len(absent) < len(arrays):
-            raise InvalidValueError(
-                f"attention: layer {absent[0]}: expected weights, got None where others have some, as a layer "
-                "of another kind has (linear attention, a state space); pass the others alone"
+            kind = "a layer of another kind has (linear attention, a state space); pass the others alone"
+            raise wrong(
+                f"attention: layer {absent[0]}", "weights", got=f"None where others have some, as {kind}"
             )
         if absent:
-            raise InvalidValueError(
-                "attention: expected weights, got None; sdpa and flash attention give none, load the model with "
-                "attn_implementation='eager'"
-            )
+            got = "None; sdpa and flash attention give none, load the model with attn_implementation='eager'"
+            raise wrong("attention", "weights", got=got)
         layers = [numbers(f"attention: layer {number}", one) for number, one in enumerate(arrays)]
         shapes = "[query, key], [head, query, key] or [text, head, query, key]"
     else:
@@ -340,10 +338,9 @@ def _check_texts(
             found = f"padding, or several texts: tokens at or after {where} give no weight to those before"
         else:
             continue
-        raise InvalidValueError(
-            f"attention: expected one text without padding in each row, got row {text} with {found}; pass "
-            f"each text alone, such as layer[..., {first}:{last}, {first}:{last}], or a mask= without those pairs"
-        )
+        alone = f"layer[..., {first}:{last}, {first}:{last}], or a mask= without those pairs"
+        got = f"row {text} with {found}; pass each text alone, such as {alone}"
+        raise wrong("attention", "one text without padding in each row", got=got)
 
 
 def _starts(used: Bool[np.ndarray, "query key"]) -> Bool[np.ndarray, "key"]:

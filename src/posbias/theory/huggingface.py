@@ -308,10 +308,9 @@ def check_classes(config: Config, names: tuple[str, ...], row: Family) -> None:
         of_family = any(family in file or file in family for family in known)
         both_ways = not row.encoder and _CODE.search(module)
         if both_ways or not of_family or not own.fullmatch(re.sub("_", "", name).lower()):
-            raise InvalidValueError(
-                f"{key}: expected a class of family {names[-1]}, got {shortened(given)}, whose attention may look "
-                "both ways; its layers can be given in a file of your own (docs/own.md)"
-            )
+            own_file = "its layers can be given in a file of your own (docs/own.md)"
+            got = f"{shortened(given)}, whose attention may look both ways; {own_file}"
+            raise wrong(key, f"a class of family {names[-1]}", got=got)
 
 
 def not_causal(config: Config) -> bool:
