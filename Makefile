@@ -95,6 +95,11 @@ pictures: venv
 	$(BIN)/posbias measure smollm2-135m --tokens 40 --prompts 64 --rollouts energy --out build/m40.nc
 	$(BIN)/posbias retrieve smollm2-135m --prompts 200 --measurement build/m40.nc --out build/retrieve
 	cp build/retrieve/retrieval.png docs/img
+	$(BIN)/python -c "import posbias; from posbias.measurement import MeasurementJob; from posbias.reports import plots; \
+		from posbias.remedies.knock_outs import by_head; from posbias.retrieval import retrieval_job; \
+		how = {'job': MeasurementJob(tokens=128, prompts=4), 'trials': retrieval_job(length=128, positions=3, prompts=4)}; \
+		found = posbias.knock_out('smollm2-135m', **how); maps = {name: by_head(found, name) for name in ('loss', 'first', 'last')}; \
+		plots.save_figure(plots.heads_figure(maps), 'docs/img/heads.png')"
 
 ## The site, in build/site: notebooks run, warnings are errors, links within are checked
 docs: .venv/.docs
