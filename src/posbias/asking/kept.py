@@ -176,9 +176,8 @@ class AnswerFile:
         elif not content.startswith(b'{"posbias_kind"'[: len(content)]):
             raise DamagedError(f"{path}: damaged, not a file of answers")
         for where, row in lines:
-            prompt, identity = row.get("prompt"), str(row.get("id")).partition("-")[0]
-            texts = isinstance(prompt, str) and isinstance(row.get("answer"), str)
-            if not texts or identity != id_of(prompt):
+            prompt, answer, name = row.get("prompt"), row.get("answer"), str(row.get("id")).partition("-")[0]
+            if not isinstance(prompt, str) or not isinstance(answer, str) or name != id_of(prompt):
                 raise DamagedError(f"{where}: damaged, not an answer of posbias")
             known[row["id"]] = _answer_of(row)
         if whole < len(content) and path == self.path:
