@@ -131,9 +131,8 @@ def _item(cells: Mapping[str, Any], where: str, first: int) -> Item:
         places = [held.index(one) for held, one in either if one in held]
         right = places[0] if places else -1 if place is None else int(place) - first
         if not 0 <= right < len(options):
-            raise unexpected(
-                f"{where}: right", f"one of the {len(options)} options, its letter or number", said
-            )
+            what = f"one of the {len(options)} options, its letter or number"
+            raise unexpected(f"{where}: right", what, said)
     sides = cells["sides"] if isinstance(cells["sides"], list) else []
     question, name = ("" if cells[role] is None else str(cells[role]) for role in ("question", "name"))
     with errors_of(where):

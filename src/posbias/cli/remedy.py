@@ -36,9 +36,8 @@ class Options:
         """Items, or a session of one job. Raises `InvalidValueError` for what cannot be right."""
         from posbias.choice import read_items
 
-        return (
-            self.asked.session() if self.items is None else read_items(self.items, self.asked.asking.columns)
-        )
+        columns = self.asked.asking.columns
+        return self.asked.session() if self.items is None else read_items(self.items, columns)
 
 
 def remedy(model: str | None = None, *, options: Options = Options()) -> None:

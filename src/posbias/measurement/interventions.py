@@ -301,9 +301,8 @@ class _ByHead:
     def __rmul__(self, states: Tensor) -> Tensor:
         shared, rest = divmod(states.shape[1], self.shape[1])
         if rest or not shared:
-            raise wrong(
-                "factors", f"1 number a row, or {states.shape[1]}, one a key head", got=f"{self.shape[1]}"
-            )
+            what = f"1 number a row, or {states.shape[1]}, one a key head"
+            raise wrong("factors", what, got=f"{self.shape[1]}")
         return states * self.table.repeat_interleave(shared, dim=1)
 
 

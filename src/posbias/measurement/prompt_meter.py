@@ -80,9 +80,8 @@ class PromptMeter:
                 if not (isinstance(error, MemoryError) or _NO_MEMORY.search(str(error))):
                     raise
                 if spared:
-                    raise wrong(
-                        "tokens", "fewer, or attention 'sdpa', for the memory there is", len(ids)
-                    ) from error
+                    what = "fewer, or attention 'sdpa', for the memory there is"
+                    raise wrong("tokens", what, len(ids)) from error
             log.warning("%s: out of memory; from here on layers are computed again, not remembered", prompt)
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()

@@ -499,8 +499,7 @@ def _checked(places: Places) -> Places:
     shapes = {held.shape for held in places.results.values()}
     if len(shapes) != 1 or (shape := shapes.pop())[1:] != places.depth.shape or min(shape) < 2:
         raise ValueError(f"results: expected trials × places alike, got {shapes or 'others'}")
-    if any(len(held) != shape[0] for held in places.arms.values()) or (
-        places.arms and {*places.arms} != {*ARMS}
-    ):
+    arms = places.arms
+    if any(len(held) != shape[0] for held in arms.values()) or (arms and {*arms} != {*ARMS}):
         raise ValueError("arms: expected a number for each trial in each control arm")
     return places

@@ -107,9 +107,8 @@ class Profile(Plottable):
             raise wrong("missing_mass", "a number between 0 and 1", got=f"{missing}")
         if self.kind == "mass" and abs(mass.sum() + missing - 1.0) > 1e-9:
             besides = f" with {missing:.9g} missing" if missing else ""
-            raise wrong(
-                "mass", "a sum of 1", got=f"{mass.sum():.9g}{besides} (Profile.from_weights normalises)"
-            )
+            got = f"{mass.sum():.9g}{besides} (Profile.from_weights normalises)"
+            raise wrong("mass", "a sum of 1", got=got)
         whole = isinstance(self.query, int | np.integer) and not isinstance(self.query, bool)
         if not whole or not -mass.size <= self.query < mass.size:
             raise wrong("query", f"a position of the {mass.size}", self.query)

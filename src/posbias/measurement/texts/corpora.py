@@ -98,9 +98,8 @@ def _read_path(source: str) -> Text:
             if file.suffix in _READ and not any(part.startswith(".") for part in file.relative_to(path).parts)
         )
     except OSError as error:
-        raise wrong(
-            "text", "a file or folder", got=f"{shortened(source)} ({error.strerror})", kind=InputFileError
-        ) from None
+        got = f"{shortened(source)} ({error.strerror})"
+        raise wrong("text", "a file or folder", got=got, kind=InputFileError) from None
     if not files:
         raise InputFileError(f"text: expected a folder with {' or '.join(_READ)} files in it, got {path}")
     parts = [_read_file(file, column if file.suffix == ".jsonl" else None) for file in files]
