@@ -279,19 +279,21 @@ def _opened(model: str, options: Options) -> "tuple[Answer, list[str]]":
     from posbias.profiles.places import retrieval_curve
     from posbias.reports.retrieval import of_opened
 
+    finished = model.endswith(".nc")
+    if not finished:
+        need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
-    file = Path(model) if model.endswith(".nc") else _retrieved(model, options)
+    file = Path(model) if finished else _retrieved(model, options)
     curve = retrieval_curve(load_retrieval(file), options.equivalence)
     named = options.measurement
     measured = None if named is None else load_measurement(named, of=curve.asked)
     # of a file that is given the pictures may go elsewhere
-    place = options.out if model.endswith(".nc") else None
+    place = options.out if finished else None
     return of_opened(curve, file, place or file.parent, measured)
 
 
 def _retrieved(model: str, options: Options) -> Path:
     """The file of a model's retrieval, which is asked as far as an earlier run did not."""
-    need("torch", "xarray", work="asking a model", extra="measure")
     from posbias.profiles.measurements import load_measurement
     from posbias.retrieval.local import find_or_retrieve
 
