@@ -336,6 +336,11 @@ def test_documents_are_read_as_lines_as_tables_and_as_liu_et_al_wrote_them(tmp_p
     assert read_document_sets(table) == (plainly,)
     table.write_text("question,document_2,document_10,document_1,gold,answer\nq,b,c,a,1,x\n")
     assert read_document_sets(table) == (plainly,)
+    (tmp_path / "sets.json").write_text(  # cells that a row has not, as frames are written
+        '[{"question": "q", "document_1": "a", "document_2": "x", "document_3": "c", "document_4": NaN,'
+        ' "gold": "", "answers": ["x"]}]'
+    )
+    assert read_document_sets(tmp_path / "sets.json") == (DocumentSet("q", ("a", "c"), ("x",), (("x",),)),)
     answers.write_text("id,answer\na,12\nb,c\n")
     assert read_answers(answers) == {"a": "12", "b": "c"}
 

@@ -116,6 +116,10 @@ def test_harness_samples_are_placed_by_their_documents_or_else_by_the_target(tmp
     profile = posbias.read(tmp_path / "samples.jsonl")
     # the lists end with the question, which leaves the last places a little earlier
     assert profile.mass == pytest.approx(found, abs=1e-12)
+    (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, [*rows, rows[0] | {"target": []}])))
+    more = posbias.read(tmp_path / "samples.jsonl")
+    assert more.mass.tolist() == profile.mass.tolist()
+    assert "1 left out whose answer" in more.attrs["read_as"]
 
 
 def test_attributions_of_inseq_are_those_of_the_first_token(tmp_path):

@@ -92,7 +92,8 @@ def _columns(type_: Any, tokens: Any) -> dict[str, str]:
     words = [token.value for token in tokens]
     columns = dict(word.split("=", 1) for word in words if "=" in word)
     if len(columns) < len(words):
-        raise ValueError(f"expected NAME=COLUMN, each name once, got {shortened(' '.join(words))}")
+        name = f"{tokens[0].keyword}: " * (len(words) > 1)
+        raise ValueError(f"{name}expected NAME=COLUMN, each name once, got {shortened(' '.join(words))}")
     return columns
 
 
@@ -193,7 +194,7 @@ def refuse(options: Any, expected: str, names: Collection[str] = (), kept: Colle
     """
     for name, value in given(options).items():
         if (name in names or not names) and name not in kept:
-            raise wrong(name, expected, value)
+            raise wrong(name, expected, str(value) if isinstance(value, Path) else value)
 
 
 # ── who is asked, how a model is loaded, what its prompts are ──

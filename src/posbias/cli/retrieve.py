@@ -43,7 +43,7 @@ class BlackBox(shared.Server):
     rule
         How answers are scored. Default: first of the list's things; documents: contains a right spelling.
     sizes
-        Several --pairs (keys, rules) or --length (needle), with commas: a curve each, and a map.
+        Several --pairs (keys, rules) or --length (needle), with commas: a curve each.
     until
         Ask more trials until every gap is known to ± this much accuracy, --prompts at most.
     logprobs

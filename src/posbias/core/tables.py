@@ -109,7 +109,7 @@ def read_table(path: Path, names: Names = Names()) -> Table:
 
 
 def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> Iterator[Placed]:
-    """The rows of a table one by one, of CSV without empty cells.
+    """The rows of a table one by one; of what is not JSON lines without missing cells.
 
     `lists`: lists and objects that are written as text are read. Raises as `read_table`, also for no row.
     """
@@ -117,10 +117,12 @@ def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> I
     if is_csv(path):
         table = _checked(_of_csv(text, named), named)
         rows = zip(table.index, table.to_dict("records"), strict=True)
-        rows = ((where, {key: cell for key, cell in row.items() if cell}) for where, row in rows)
     else:
         rows = _of_json(text, path, names)
+    whole = not is_table(path) or {".jsonl", ".ndjson"} & set(path.suffixes)
     for where, row in rows:
+        if not whole:
+            row = {key: cell for key, cell in row.items() if cell == cell and cell != ""}
         yield where, {key: parsed(cell) for key, cell in row.items()} if lists else row
     if not where:
         raise InputFileError(f"{path}: expected one JSON object on each line, got none")

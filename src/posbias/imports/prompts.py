@@ -191,7 +191,7 @@ def _placed(row: Column, score: float, where: Any) -> list[tuple[float, float]]:
     if not (prompt := _text_of(prompt)):
         raise unexpected(f"{where}: arguments", "a prompt's text", row["arguments"])
     targets = [str(one).strip() for one in (target if isinstance(target, list) else [target])]
-    if len(answers := _answers(targets, where)) == 1:
+    if len(answers := _answers(targets, where)) < 2:
         return [(_place(targets, prompt), score)]
     said = str(row.get("filtered_resps")).lower()
     right = [float(one.lower() in said) for one in targets]
