@@ -20,7 +20,7 @@ from posbias.core.errors import ModelError
 from posbias.measurement import LoadedModel, selfcheck
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.capture.scores import Factored, Given
-from posbias.measurement.capture.tracer import mark_of
+from posbias.measurement.capture.tracer import Product, mark_of, scored
 from posbias.measurement.models.families import FAMILIES, decoder_layers, generic
 from posbias.measurement.quantities.attention import hidden
 from posbias.measurement.quantities.influence import predict
@@ -158,6 +158,13 @@ def test_content_of_gptj_is_that_of_its_own_table_turned_by_no_angle(prompt):
     own = by_hand.own_attention(loaded.model, prompt)[0].float()
     assert torch.allclose(kept[0].content.dense()[1], own, atol=1e-6)
     assert not torch.allclose(kept[0].attention, own, atol=1e-2)
+
+
+def test_numbers_that_scores_are_multiplied_by_are_not_rounded():
+    scores, number = torch.zeros(1), 19**0.5
+    for name, scale in (("mul", number), ("div", 1 / number)):
+        assert scored(Product(scores, scores), name, (scores, number), scores).scale == scale
+    assert scored(Product(scores, scores), "mul", (scores, torch.ones(2)), scores).scale is None
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if KINDS[c] in ("learned", "none")])

@@ -117,8 +117,6 @@ class Factored(Scores):
 
     _sized = "query"
 
-    _sized = "query"
-
     query: Float[Tensor, "head query channel"]
     key: Float[Tensor, "shared key channel"]
     scale: float

@@ -69,8 +69,8 @@ class Derived:
 def scored(product: Product, name: str, args: tuple, scores: Tensor) -> Product:
     """The mark of scores after one more operation: numbers multiply, a tanh caps, additions are positions."""
     if name in _MULTIPLICATIONS or name in _DIVISIONS:
-        others = [torch.as_tensor(item) for item in args if item is not scores]
-        if not others or others[0].numel() != 1 or product.scale is None:
+        others = [item for item in args if item is not scores]
+        if not others or torch.as_tensor(others[0]).numel() != 1 or product.scale is None:
             return replace(product, scale=None)
         number = float(others[0])
         factor = number if name in _MULTIPLICATIONS else 1 / number
