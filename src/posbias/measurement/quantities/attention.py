@@ -122,12 +122,13 @@ class Received:
         """
         if start == 0:
             self._of_first_query = numbers(attention[:, 0, 0])
-        sums = (array[..., : attention.shape[2]] for array in (self._total, self._above, self._seers))
+        sums = self._total, self._above, self._seers
         if _compiled(attention):
             block = _array(attention)
+            # into whole arrays, whose rows are known to be contiguous
             _add_received(*sums, block, _array(unseen), block.dtype.type(THRESHOLD))
             return
-        total, above, seers = sums
+        total, above, seers = (array[..., : attention.shape[2]] for array in sums)
         total += numbers(attention.sum(dim=1, dtype=torch.float64))
         above += numbers((attention > THRESHOLD).sum(dim=1))
         seers += numbers((~unseen).sum(dim=0))
