@@ -178,6 +178,13 @@ def test_a_column_that_no_item_has_is_an_error_and_keys_within_others_are_found(
     assert [one.right for one in read_items(file)] == [0, 1]
     with pytest.raises(InputFileError, match="right: expected a column best"):
         read_items(file, {"right": "best"})
+    table = tmp_path / "items.json"
+    table.write_text(
+        '[{"question": "Which?", "A": "x", "B": "y", "C": "", "D": NaN, "answer": "", "right": "B"}]'
+    )
+    assert [(one.options, one.right) for one in read_items(table)] == [(("x", "y"), 1)]
+    table.with_suffix(".txt").write_text(' {"options": ["a", "b"]}\n {"options": ["c", "d"]}\n')
+    assert len(read_items(table.with_suffix(".txt"))) == 2
 
 
 @pytest.mark.parametrize(("kind", "slots"), [("question", 3), ("judge", 2), ("tools", 3), ("rating", 5)])

@@ -109,23 +109,23 @@ def read_table(path: Path, names: Names = Names()) -> Table:
 
 
 def table_lines(path: Path, names: Names = Names(), *, lists: bool = False) -> Iterator[Placed]:
-    """The rows of a table one by one; of what is not JSON lines without missing cells.
+    """The rows of a table one by one, without empty cells, or of JSON lines, as all are that are no tables.
 
     `lists`: lists and objects that are written as text are read. Raises as `read_table`, also for no row.
     """
     text, named, where = read_text(path), in_utf8(path), ""
+    by_line = not is_table(path) or {".jsonl", ".ndjson"} & set(path.suffixes)
     if is_csv(path):
         table = _checked(_of_csv(text, named), named)
         rows = zip(table.index, table.to_dict("records"), strict=True)
     else:
-        rows = _of_json(text, path, names)
-    whole = not is_table(path) or {".jsonl", ".ndjson"} & set(path.suffixes)
+        rows = json_lines(text, path) if by_line else _of_json(text, path, names)
     for where, row in rows:
-        if not whole:
-            row = {key: cell for key, cell in row.items() if cell == cell and cell != ""}
+        row = {key: cell for key, cell in row.items() if by_line or (cell == cell and cell != "")}
         yield where, {key: parsed(cell) for key, cell in row.items()} if lists else row
     if not where:
-        raise InputFileError(f"{path}: expected one JSON object on each line, got none")
+        what = "one JSON object on each line" if by_line else "rows with named columns"
+        raise InputFileError(f"{path}: expected {what}, got none")
 
 
 def named_rows(path: Path, names: Names) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
