@@ -24,6 +24,7 @@ from posbias import (
 )
 from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode, fingerprint, tag, value
+from posbias.theory.graph import reachable
 
 MODULE = """
 import numpy as np
@@ -279,6 +280,7 @@ def test_a_layer_with_parts_of_ones_own_is_exact(names, tokens):
     architecture = posbias.Architecture(3, (layer,), Halving())
     profile = posbias.predict(architecture, tokens)
     np.testing.assert_allclose(profile.mass, dense_influence(architecture, tokens), rtol=1e-12)
+    np.testing.assert_array_equal(reachable(architecture, tokens, 1), layer.mask.allowed(tokens))
 
 
 def test_a_class_of_ones_own_is_saved_and_loaded_and_no_member_is_replaced_by_it():

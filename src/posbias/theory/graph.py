@@ -69,8 +69,8 @@ def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "quer
 def _matrices(pattern: Pattern, tokens: int) -> list[Allowed]:
     """Who may attend to whom in each layer of a pattern."""
     machine.require(16 * whole("tokens", tokens, 1) ** 2, "tokens", tokens)
-    if isinstance(pattern, Architecture):
-        pattern = [layer.mask for layer in pattern.layers]
+    if isinstance(pattern, Architecture):  # whose masks may be of classes of one's own
+        return [layer.mask.allowed(tokens) for layer in pattern.layers]
     masks = pattern if isinstance(pattern, Sequence) else (pattern,)
     if not masks or not all(isinstance(one, MASKS) for one in masks):
         names = ", ".join(cls.__name__ for cls in MASKS)
