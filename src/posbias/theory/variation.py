@@ -77,9 +77,9 @@ class Quantity:
 
     def typed(self, value: float) -> float:
         """A value, whole numbers as integers. Raises `InvalidValueError` for one that no architecture can take."""
-        if not math.isfinite(value):
-            raise wrong("values", f"finite numbers for {self.name}", got=str(value))
         low, high = self.span.least, self.span.most
+        if math.isinf(value):
+            raise wrong(self.name, f"a finite number ({self.what})", got=str(value))
         if not low <= value <= high:
             span = f"at least {low:,g}" if math.isinf(high) else f"{low:,g} to {high:,g}"
             raise wrong(self.name, f"{span} ({self.what})", got=f"{value:,.12g}")
