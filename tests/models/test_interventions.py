@@ -422,7 +422,7 @@ def test_knocking_out_heads_changes_what_whole_passes_say(text):
             change[index, place] += sign * margin_without(who, made.trial(index), place, way)
     assert found[2, 0]["mean"].value == pytest.approx(change.mean(), abs=1e-5)
     assert found[2, 0]["first - last"].value == pytest.approx((change[:, 0] - change[:, 2]).mean(), abs=1e-5)
-    alone = posbias.knock_out(loaded, [(0, 1)], job=job, trials=trials)[0, 1]["loss"]
+    alone = posbias.knock_out(loaded, [(0, 1)] * 2, job=job, trials=trials)[0, 1]["loss"]
     assert alone.value == found[0, 1]["loss"].value == by_head(found, "loss")[0, 1]
     assert alone.half_width < found[0, 1]["loss"].half_width
     assert hooked(loaded.model) == []

@@ -151,7 +151,8 @@ def _heads(loaded: Any, heads: Any, draws: Sequence[Any]) -> tuple[list[Head], O
     """
     sizes = len(decoder_layers(loaded.model)), decoder_config(loaded.model.config).num_attention_heads
     every: list[Any] = [*itertools.product(*map(range, sizes))]
-    chosen: list[Any] = every if heads is None else [tuple(np.atleast_1d(one).tolist()) for one in heads]
+    given = every if heads is None else [tuple(np.atleast_1d(one).tolist()) for one in heads]
+    chosen = [*dict.fromkeys(given)]
     if not chosen or not {*chosen} <= {*every}:
         raise wrong("heads", f"layers below {sizes[0]} with heads below {sizes[1]}", chosen)
     texts = [draw[0][0] for draw in draws if len(draw) == 1]
