@@ -129,6 +129,7 @@ def test_what_needs_causality_is_left_out_or_refused(text, ids):
     names = [{str(name).removesuffix("_even") for name in one.data_vars} for one in (decoder, found)]
     causal = {name for name, one in QUANTITIES.items() if one.causal}
     assert names[0] - names[1] == causal | {"feed_forward_share"}
+    assert causal > {"loss", "content_mean", "positional_distance", "monotonicity_rate"}
     assert (found.attrs["encoder"], "encoder" in decoder.attrs) == (1, False)
     assert np.isfinite(found["logits"]).all()
     for refused in (lambda: posbias.write_report(found, "nowhere"), lambda: extrapolate(found, 64)):

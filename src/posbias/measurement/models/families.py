@@ -12,7 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from posbias.core import packages
 from posbias.core.errors import ModelError, wrong
@@ -68,7 +68,7 @@ class Family:
 
 _HELD = data_table(__file__)
 _ROWS = {model_type: {"model_type": model_type} | row for model_type, row in _HELD["rows"].items()}
-FAMILIES = TypeAdapter(dict[str, Family]).validate_python(_ROWS)
+FAMILIES = TypeAdapter(dict[str, Family], config=ConfigDict(extra="forbid")).validate_python(_ROWS)
 RECURRENCES = {family: name for name, families in _HELD["recurrences"].items() for family in families}
 """Families → the function of transformers that their layers without a softmax call (`capture/recurrences.py`)."""
 MISREAD: dict[str, str] = _HELD["misread"]

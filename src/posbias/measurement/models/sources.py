@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import platformdirs
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from posbias.core.errors import ModelError, nearest, shortened
 from posbias.core.files import data_table
@@ -95,7 +95,8 @@ class Files:
         return sum(file.stat().st_size for file in self.path.glob(pattern))
 
 
-REGISTERED = TypeAdapter(dict[str, Registered]).validate_python(data_table(__file__, "registered.toml"))
+_ROWS = TypeAdapter(dict[str, Registered], config=ConfigDict(extra="forbid"))
+REGISTERED = _ROWS.validate_python(data_table(__file__, "registered.toml"))
 """The models that can be fetched, by name: the rows of `registered.toml`."""
 
 
