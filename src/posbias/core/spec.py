@@ -151,8 +151,10 @@ _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 def _explain(error: ValidationError, cls: type) -> str:
     """The first thing that is wrong with a `cls`: key, what was given, what is needed; and how many more are."""
-    # a key that is misspelt is also called missing
-    first, *others = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN)
+    errors = error.errors(include_url=False)
+    # entries that are wrong are not counted in a list, and a key that is misspelt is also called missing
+    errors = [one for one in errors if one["type"] != "too_short"] or errors
+    first, *others = sorted(errors, key=lambda one: one["type"] not in _UNKNOWN)
     place, key, context = first["loc"], _spell(first["loc"]), first.get("ctx", {})
     match first["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
@@ -167,7 +169,8 @@ def _explain(error: ValidationError, cls: type) -> str:
             tag, kinds = context["tag"], context["expected_tags"].replace("'", "")
             said = f"{key}: expected one of {kinds}, got {shortened(tag)}{nearest(tag, kinds.split(', '))}"
         case "too_short":
-            said = f"{key}: expected at least {context['min_length']}, got {context['actual_length']}"
+            least, got = context["min_length"], context["actual_length"]
+            said = f"{key}: expected a list of at least {least}, got one of {got}"
         case "value_error":
             said = f"{key}: {context['error']}".removeprefix(": ")
         case _:
