@@ -137,7 +137,8 @@ def _as_a_plain_file(path: Path) -> None:
     """Flush to the disk (which is where a full one shows) and give the permissions an ordinary file gets."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    os.umask(mask := os.umask(0))
+    mask = os.umask(0)  # it can be read only by setting it
+    os.umask(mask)
     path.chmod(0o666 & ~mask)
 
 
