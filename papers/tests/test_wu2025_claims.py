@@ -11,11 +11,13 @@ import pytest
 from trained_networks import PAIRED, as_published, depth_outcomes, gaps_of, outcome, pairs
 
 from posbias.profiles.claims import LEAST
-from posbias.theory.masks import Full
+from posbias.theory.masks import Causal, Full
 from posbias_papers.claims import judge
-from posbias_papers.wu2025 import STUDIES, Setting
+from posbias_papers.results import collect
+from posbias_papers.study import UNTESTED
+from posbias_papers.wu2025 import STUDIES, Setting, outcomes
 from posbias_papers.wu2025.figures import at_equal, spared
-from posbias_papers.wu2025.outcomes import PAIRS
+from posbias_papers.wu2025.outcomes import PAIRS, record_line
 from posbias_papers.wu2025.table import table
 
 SCATTER = np.array([0, 0.001, -0.001])
@@ -204,6 +206,20 @@ def test_settled_networks_decide_after_a_quarter_of_the_papers_iterations():
     unsettled, few = at_effort(25_000, late=0.03), at_effort(100_000, networks=2)
     for cells in (at_effort(24_999), unsettled, few, uneven):
         assert first(cells).verdict == "undecided"
+
+
+def test_of_a_figure_that_is_not_whole_on_record_claims_are_judged_whose_cells_are_there(folder, monkeypatch):
+    known = depth_outcomes(STUDIES["fig3"], as_published)
+    some = {cell: replace(one, recorded=True) for cell, one in known.items() if cell.mask == Causal()}
+    whole = verdicts("fig3", known)
+    assert verdicts("fig3", some) == {number: whole[number] for number in "25"}
+    assert not verdicts("fig3", {cell: one for cell, one in some.items() if cell.positional != "none"})
+    record = folder / "records.jsonl"
+    record.write_text("\n".join(record_line(*one) for one in some.items()))
+    monkeypatch.setattr(outcomes, "RECORDS", record)
+    found = {one.id: one for one in collect(folder, papers=["wu2025/fig3"])}
+    assert [found[f"wu2025/fig3/{number}"].tested_on == UNTESTED for number in "23456"] == [0, 1, 1, 0, 1]
+    assert (found["wu2025/fig3/2"].verdict, found["wu2025/fig3/4"].verdict) == (whole["2"], "undecided")
 
 
 def test_the_sink_metric_has_no_curve_that_could_settle():

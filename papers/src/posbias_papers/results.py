@@ -206,7 +206,10 @@ def by_section(claims: Iterable[Judged]) -> dict[str, list[Judged]]:
 
 
 def _claims_of(known: State) -> Iterator[Judged]:
-    """The claims of a figure or table; those that what was made says nothing of, as what is on record decides."""
+    """The claims of a figure or table; those that what was made says nothing of, as what is on record decides.
+
+    Of a figure that is neither made nor whole on record, those whose cells are there are judged.
+    """
     study, data = known.study, known.data
     record = None if known.better else study.recorded(study)
     if known.damaged:
@@ -214,8 +217,10 @@ def _claims_of(known: State) -> Iterator[Judged]:
     if data is None:
         trouble = known.damaged or f"not made here{f'; {known.recorded}' if known.recorded else ''}"
         why = "; ".join(part for part in (trouble, study.made_by, study.decided_by) if part)
+        partly = {one.claim.id: one for one in _read(study, on_record(study, record))} if record else {}
         for claim in study.claims:
-            yield replace(undecided(claim, why, study.key), effort=NOTHING, tested_on=UNTESTED)
+            open_ = replace(undecided(claim, why, study.key), effort=NOTHING, tested_on=UNTESTED)
+            yield partly.get(claim.id, open_)
         return
     claims, earlier = [*_read(study, data)], {}
     if record and record.whole and any(one.tested_on == UNTESTED for one in claims):

@@ -173,16 +173,32 @@ def has_settled(outcome: Outcome) -> bool:
 def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[Judged]:
     """The claims of a figure, left open where its networks were not trained long enough to decide them.
 
-    `curved` says whether what is claimed has learning curves: the sink metric has none.
+    Of a table that lacks some of the figure's cells those alone whose cells are all there, or that the cells that
+    are there decide. `curved` says whether what is claimed has learning curves: the sink metric has none.
     """
     claims = {claim.id: claim for claim in study.claims}
     for judged in judge_each(study.claims, frame):
-        quantity = claims[judged.id].quantity
-        rows = quantity.rows(frame) if isinstance(quantity, Quantity) else frame
+        claim = claims[judged.id]
+        rows = _meant(claim, frame)
         lacks = "" if judged.claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
         shown = judged.withheld(lacks and f"{lacks}; {study.decided_by}")
-        alone = _decided_alone(claims[judged.id], study) if shown.verdict == "undecided" else None
-        yield alone or shown
+        whole = {*_meant(claim, _cells(study))["setting"]} <= {*rows["setting"]}
+        alone = None if whole and shown.verdict != "undecided" else _decided_alone(claim, study)
+        if alone or whole:
+            yield alone or shown
+
+
+def _meant(claim: Claim, frame: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows that a claim is about."""
+    return claim.quantity.rows(frame) if isinstance(claim.quantity, Quantity) else frame
+
+
+def _cells(study: Study) -> "pd.DataFrame":
+    """The settings of a figure, all of them, as rows of its table."""
+    import pandas as pd
+
+    rows = [_about(cell) | {"network": 0, "setting": cell} for cell in study.cells]
+    return pd.DataFrame(rows).set_index(list(LEVELS))
 
 
 def _decided_alone(claim: Claim, study: Study) -> Judged | None:
