@@ -50,8 +50,9 @@ def test_the_first_order_of_heads(model, tmp_path):
     lens, held = bridge.boot_transformers(str(save(model[0], tmp_path)), hf_model=model[0]), []
 
     def keep(z, hook):
+        # its weights need no gradients: the first layer's output is a leaf
+        held.append(z.requires_grad_())
         z.retain_grad()
-        held.append(z)
         return z
 
     hooks = [(f"blocks.{layer}.attn.hook_z", keep) for layer in range(12)]
