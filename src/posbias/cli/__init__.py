@@ -22,7 +22,7 @@ from posbias import __version__
 from posbias.cli.output import without_bars
 from posbias.core.errors import MissingPackageError, OutputFileError, PosbiasError
 from posbias.core.packages import missing
-from posbias.core.progress import on_stderr, one_line
+from posbias.core.progress import MOST, on_stderr, one_line
 
 __all__ = ["app", "main"]
 
@@ -142,7 +142,7 @@ def _fail(error: BaseException, words: list[str]) -> None:
         _silence_output()
     elif not isinstance(error, MissingPackageError):
         message = _of_option(message, words)
-    sys.stderr.write(f"posbias: {one_line(message)}\n")
+    sys.stderr.write(f"posbias: {one_line(message, 4 * MOST)}\n")
     raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2)
 
 

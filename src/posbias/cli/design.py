@@ -130,6 +130,7 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "answer
 def _lines(answer: "answers.Design", folder: Path) -> list[str]:
     """The verdict, the front as a table, what is theory."""
     from posbias.theory.cache import gigabytes
+    from posbias.theory.prediction import said_under
 
     names, known = list(answer.varied), any(one.nearer for one in answer.front)
 
@@ -137,7 +138,7 @@ def _lines(answer: "answers.Design", folder: Path) -> list[str]:
         return [name, f"{one.distance:.4f}", f"{one.reach:,}", "yes" if one.meets else "no"]
 
     def row(name: str, one: Any) -> list[str]:
-        of = [f"{sum(one.nearer.values())} of {len(one.nearer)} λ" if one.values else ""] * known
+        of = [said_under(one.nearer).partition(" (")[0] if one.values else ""] * known
         shares = [f"{share:.1%}" for share in one.shares]
         costs = [gigabytes(one.size), f"{one.cache:,}", f"{one.read:,}"]
         varied = [plain(one.values[key]) if key in one.values else "" for key in names]

@@ -53,8 +53,11 @@ const summary = (() => {
     const [first, between, last] = shares(mass);
     const end = endsOf(mass.length) / mass.length;
     const { verdict } = shape(mass);
+    const sure = !band || band.shapes.every((one) => one.verdict === verdict);
+    const open = exact ? "since λ is not known and decides it; with the one assumed" :
+      "since part of the encoding is left out or chosen; as computed";
     return [
-      (exact ? `Verdict: ${verdict}. ` : `No verdict on a model, since part of the encoding is left out or chosen; as computed: ${verdict}. `) +
+      (exact && sure ? `Verdict: ${verdict}. ` : `No verdict on a model, ${open}: ${verdict}. `) +
         `Through ${count(architecture.mixing.length, "layer")} the first 5 % of ${count(mass.length, "token")} have ` +
         `${percent(first)} of the influence on the last token, the last 5 % ${percent(last)}, those between ` +
         `${percent(between)}; uniform would be ${percent(end)}, ${percent(end)} and ${percent(1 - 2 * end)}.`,
