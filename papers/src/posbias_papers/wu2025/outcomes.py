@@ -153,7 +153,6 @@ def _records(path: Path, written: int | None) -> dict[Amount, dict[Setting, Outc
 
 def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
     setting = decode(Setting, held.pop("setting"))
-    held.pop("example", None)  # of earlier records
     for name in ("accuracy", "loss", "by_position", "sinks", "untrained", "even"):
         held[name] = np.asarray(held[name], dtype=np.float64)
     for name in ("gaps", "curves"):

@@ -176,13 +176,16 @@ def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[
     Of a table that lacks some of the figure's cells those alone whose cells are all there, or that the cells that
     are there decide. `curved` says whether what is claimed has learning curves: the sink metric has none.
     """
+    import pandas as pd
+
     claims = {claim.id: claim for claim in study.claims}
+    cells = pd.DataFrame([_about(cell) | {"setting": cell} for cell in study.cells])
     for judged in judge_each(study.claims, frame):
         claim = claims[judged.id]
         rows = _meant(claim, frame)
         lacks = "" if judged.claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
         shown = judged.withheld(lacks and f"{lacks}; {study.decided_by}")
-        whole = {*_meant(claim, _cells(study))["setting"]} <= {*rows["setting"]}
+        whole = {*_meant(claim, cells)["setting"]} <= {*rows["setting"]}
         alone = None if whole and shown.verdict != "undecided" else _decided_alone(claim, study)
         if alone or whole:
             yield alone or shown
@@ -191,14 +194,6 @@ def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[
 def _meant(claim: Claim, frame: "pd.DataFrame") -> "pd.DataFrame":
     """The rows that a claim is about."""
     return claim.quantity.rows(frame) if isinstance(claim.quantity, Quantity) else frame
-
-
-def _cells(study: Study) -> "pd.DataFrame":
-    """The settings of a figure, all of them, as rows of its table."""
-    import pandas as pd
-
-    rows = [_about(cell) | {"network": 0, "setting": cell} for cell in study.cells]
-    return pd.DataFrame(rows).set_index(list(LEVELS))
 
 
 def _decided_alone(claim: Claim, study: Study) -> Judged | None:
@@ -245,5 +240,4 @@ def _lacks(rows: "pd.DataFrame", curved: bool) -> str:
     cells = rows["settled"].droplevel("network")
     settled = cells.to_numpy(dtype=bool)[~cells.index.duplicated()]
     moving = settled.size - int(settled.sum())
-    words = f"{least:,} iterations, after which {moving} of {settled.size} cells had not settled"
-    return words if moving else ""
+    return f"{least:,} iterations, after which {moving} of {settled.size} had not settled" if moving else ""
