@@ -462,5 +462,7 @@ def test_a_greedy_set_is_the_best_of_all_pairs_on_one_half_and_reported_on_the_o
     chosen = changes[:, [*{*range(6)} - {*others}]].mean(axis=1)
     assert places[frozenset(single)] == chosen[: len(heads)].argmin()
     assert places[frozenset(pair)] == len(heads) + chosen[len(heads) :].argmin()
+    heard = []
     with pytest.raises(InvalidValueError, match=r"^quantity: expected one of loss, first, last, mean"):
-        greedy(loaded, "middle", heads, job=job, trials=trials)
+        greedy(loaded, "middle", heads, job=job, trials=trials, on_event=heard.append)
+    assert heard == []  # before any prompt is read

@@ -181,9 +181,10 @@ def given(options: Any) -> dict[str, Any]:
     """By name, those of options and of options within them that are not as by default."""
     default, held = type(options)(), dict[str, Any]()
     for name, value in vars(options).items():
-        held |= (
-            given(value) if is_dataclass(value) else {name: value} if value != getattr(default, name) else {}
-        )
+        if is_dataclass(value):
+            held |= given(value)
+        elif value != getattr(default, name):
+            held[name] = value
     return held
 
 

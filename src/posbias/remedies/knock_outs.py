@@ -105,9 +105,11 @@ def greedy(
     each, unless given). Sets have up to `most` heads, in the order chosen. Raises as `knock_out`, and
     `InvalidValueError` for another quantity.
     """
+    trials = trials or retrieval_job(positions=3, prompts=16)
+    one_of("quantity", quantity, ("loss", *_margins(np.zeros((1, trials.positions, 1)))))
     with opened(model, threads) as who:
         job, found = job or MeasurementJob(tokens=128, prompts=16), list[Any]()
-        draws = _draws(who, job, trials or retrieval_job(positions=3, prompts=16))
+        draws = _draws(who, job, trials)
         chosen, outputs = _heads(who.loaded, heads, draws if means else ())
         order = stream(seed, "knock_out.greedy").permutation(len(draws))
         order = sorted(order, key=lambda place: len(draws[place]))  # halves of texts and of trials
@@ -117,7 +119,6 @@ def greedy(
             sets = [(*before, head) for head in chosen if head not in before]
             ways = [_knocked_out(one, outputs) for one in sets]
             columns = _columns(wanted, partial(_changes, who, ways), on_event)
-            one_of("quantity", quantity, ("loss", *columns))
             found.append(sets[int(columns[quantity].mean(axis=0).argmin())])
         ways, others = [_knocked_out(one, outputs) for one in found], [draws[place] for place in order[1::2]]
         return _estimates(found, _columns(others, partial(_changes, who, ways), on_event))
@@ -169,10 +170,13 @@ def _columns(draws: Sequence[list[Prompt]], row: Callable[[Prompt], Any], on_eve
     for done, draw in enumerate(draws):
         on_event(Event(done, len(draws), "text or trial"))
         rows = np.array([[row(prompt) for prompt in draw]])
-        margins = {"first": rows[:, 0], "last": rows[:, -1], MEAN: rows.mean(axis=1), **gaps_of(rows)}
-        for name, held in ({"loss": rows[:, 0]} if len(draw) == 1 else margins).items():
+        for name, held in ({"loss": rows[:, 0]} if len(draw) == 1 else _margins(rows)).items():
             found[name].append(held[0])
     return {name: np.array(held) for name, held in found.items()}
+
+
+def _margins(rows: Float[np.ndarray, "draw place way"]) -> dict[str, Float[np.ndarray, "draw way"]]:
+    return {"first": rows[:, 0], "last": rows[:, -1], MEAN: rows.mean(axis=1), **gaps_of(rows)}
 
 
 def _estimates(names: Sequence[Any], columns: Columns) -> dict[Any, Any]:
