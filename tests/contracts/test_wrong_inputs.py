@@ -145,6 +145,7 @@ FILES = {
     "cut.jsonl": HITS + "{",
     "items.jsonl": '{"options": ["a", "b"]}\n' * 2,
     "one.jsonl": '{"options": ["a"]}\n',
+    "twice.jsonl": '{"options": ["a", "b"], "options": ["c", "d"]}\n',
     "study.toml": STUDY,
     "claim.toml": STUDY + "[[claims]]\nclaim = 'c'\nquantity = 'recency_probabilty.1'\nabove = 0\n",
     "train.toml": CELL,

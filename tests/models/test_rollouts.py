@@ -291,7 +291,7 @@ def test_influence_on_all_outputs_of_a_decoder(tiny, ids):
 @pytest.mark.parametrize(("family", "number"), CASES)
 def test_economies_leave_every_family_as_it_is(family, number, ids):
     loaded = tiny_model(family, number)
-    layers = decoder_layers(loaded.model, loaded.family)
+    layers = decoder_layers(loaded.model)
     saving = economy(loaded.model, layers, ids[:8])
     assert saving.notes == ()
     assert saving.recompute == tuple(layers)

@@ -53,6 +53,8 @@ def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None =
     roles = {role: NAMES[role] for role in ROLES}
     names, held = Names(cells=NAMES["options"], roles=roles, columns=columns or {}), []
     ours = [("", row) for row in NAMES["sets"].get(str(path), []) if not Path(path).is_file()]
+    if not (ours or Path(path).suffix or Path(path).exists()):
+        raise unexpected("items", f"a file, or one of {', '.join(NAMES['sets'])}", str(path))
     for where, row in ours or table_lines(Path(path), names, lists=True):
         held.append((where, _cells(row, names.of(row))))
     for role, column in names.columns.items():

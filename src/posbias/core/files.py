@@ -165,7 +165,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
             case ".toml":
                 data = tomllib.loads(text)
             case ".json":
-                data = json.loads(text, object_pairs_hook=_once)
+                data = json.loads(text, object_pairs_hook=once)
             case _:
                 data = _read_yaml(text)
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
@@ -181,7 +181,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     return data
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The pairs as a dictionary. Raises `ValueError` for a key given twice."""
     made: dict[str, Any] = {}
     for key, given in pairs:
@@ -229,9 +229,7 @@ def _yaml_loader() -> type:
 
     def mapping(self: Any, node: Any) -> dict[str, Any]:
         self.flatten_mapping(node)
-        return _once(
-            [(self.construct_object(k, True), self.construct_object(v, True)) for k, v in node.value]
-        )
+        return once([(self.construct_object(k, True), self.construct_object(v, True)) for k, v in node.value])
 
     loader.add_constructor("tag:yaml.org,2002:map", mapping)
     return loader

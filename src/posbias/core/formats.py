@@ -20,7 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from posbias import __version__
 from posbias.core import spec
-from posbias.core.errors import DamagedError, InputFileError, OtherKindError, SchemaError
+from posbias.core.errors import DamagedError, InputFileError, OtherKindError, SchemaError, wrong
 from posbias.core.files import replacing, write_text
 from posbias.core.packages import need
 
@@ -304,6 +304,8 @@ def open_netcdf(path: Path) -> "xr.Dataset":
     Raises `InputFileError` when it is missing, `DamagedError` when it is not NetCDF, `MissingPackageError`.
     """
     xarray = need_xarray()
+    if Path(path).is_dir():
+        raise wrong(path, "a NetCDF file", got="a folder", kind=InputFileError)
     if not Path(path).is_file():
         raise InputFileError(f"{path}: no such file")
     try:

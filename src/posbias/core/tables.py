@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.core.errors import InputFileError, PosbiasError, one_of, wrong
-from posbias.core.files import read_text
+from posbias.core.files import once, read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
@@ -152,7 +152,7 @@ def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[Placed]:
             continue
         where = f"{path}: line {number}"
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=once)
         except RecursionError:
             raise InputFileError(f"{where}: nested too deeply to be read") from None
         except ValueError as error:
@@ -239,7 +239,7 @@ def _of_csv(text: str, path: Path) -> Table:
 def _of_json(text: str, path: Path, names: Names) -> Iterator[Placed]:
     if not {".jsonl", ".ndjson"} & set(path.suffixes):
         try:
-            return _rows(json.loads(text), str(path), names)
+            return _rows(json.loads(text, object_pairs_hook=once), str(path), names)
         except RecursionError:
             raise InputFileError(f"{path}: expected JSON, got one nested too deeply to be read") from None
         except ValueError as error:

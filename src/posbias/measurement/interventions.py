@@ -111,7 +111,7 @@ def _in_attention(
         with _InAttention(**{name: functools.partial(one, number) for name, one in changes.items()}):
             return forward(**arguments)
 
-    for number, layer in enumerate(decoder_layers(loaded.model, loaded.family)):
+    for number, layer in enumerate(decoder_layers(loaded.model)):
         if number in layers:
             _wrap(undo, layer, functools.partial(around, number))
 
@@ -234,7 +234,7 @@ class KnockOut:
 
     def install(self, loaded: LoadedModel, undo: ExitStack) -> None:
         """Treat every pass until `undo`. Raises `InvalidValueError` for heads that there are not."""
-        layers = decoder_layers(loaded.model, loaded.family)
+        layers = decoder_layers(loaded.model)
         count = decoder_config(loaded.model.config).num_attention_heads
         if any(layer >= len(layers) or head >= count for layer, head in self.heads):
             raise wrong("heads", f"layers below {len(layers)} with heads below {count}", self.heads)
@@ -324,7 +324,7 @@ class PositionScale:
 
         Raises `InvalidValueError` where rows do not fit the layers, or, in a pass, numbers the heads.
         """
-        layers = decoder_layers(loaded.model, loaded.family)
+        layers = decoder_layers(loaded.model)
         makers = [one for one in loaded.model.modules() if "rotary" in type(one).__name__.lower()]
         biased = loaded.family.positional_kind(loaded.model.config) == "alibi"
         if not makers or biased or loaded.family.model_type == "llama4_text":
@@ -416,7 +416,7 @@ class SeparateDocuments:
             return forward(**arguments | {"attention_mask": hides[None, None]})
 
         _wrap(undo, loaded.model, whole)
-        for layer in decoder_layers(loaded.model, loaded.family):
+        for layer in decoder_layers(loaded.model):
             _wrap(undo, layer, around)
 
 

@@ -52,7 +52,7 @@ class PromptMeter:
     ):
         self._loaded, self._job, self._short = loaded, job, short
         self._target = job.target_of(loaded)
-        self._layers = decoder_layers(loaded.model, loaded.family)
+        self._layers = decoder_layers(loaded.model)
         self._additive = adds_to_stream(loaded.family, loaded.model.config)
         self.gains: HeadGains | None = None
         try:

@@ -222,7 +222,7 @@ def prepared(loaded: LoadedModel, job: MeasurementJob) -> Prompts:
     if not getattr(config, "num_attention_heads", None):
         got = f"none in {loaded.name} ({loaded.family.model_type})"
         raise wrong("model", "attention heads", got=got, kind=ModelError)
-    decoder_layers(loaded.model, loaded.family)
+    decoder_layers(loaded.model)
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and 0 < context < job.tokens:
         raise wrong("tokens", f"at most {context}, the context of {loaded.name}", job.tokens)

@@ -83,7 +83,7 @@ def _own_attention(loaded: LoadedModel, ids: Tensor) -> list[Tensor] | None:
     with torch.no_grad():
         own = loaded.model(ids[None].to(loaded.device), output_attentions=True, use_cache=False)
     attentions = getattr(own, "attentions", None)
-    depth = len(decoder_layers(loaded.model, loaded.family))
+    depth = len(decoder_layers(loaded.model))
     if not attentions or len(attentions) < depth or any(each is None for each in attentions):
         return None
     return [each[0].cpu() for each in attentions]

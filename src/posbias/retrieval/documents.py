@@ -175,7 +175,8 @@ def _set_of(row: dict[str, Any], held: dict[str, Any], where: str) -> tuple[Docu
     if not isinstance(question, str) or not question.strip():
         raise unexpected(f"{where}: question", f"a text{_HINT.format('question')}", question)
     if not _are_texts(texts) or len(texts) < 3:
-        raise unexpected(f"{where}: documents", f"three texts or more{_HINT.format('documents')}", texts)
+        what = f"three texts or more{_HINT.format('documents')}"
+        raise unexpected(f"{where}: documents", what, texts or held["documents"])
     gold, right = _gold(held["gold"], documents, answers)
     places: list[Any] = gold if isinstance(gold, list) else [gold]
     valid = all(is_integer(one) and 0 <= one < len(texts) for one in places)

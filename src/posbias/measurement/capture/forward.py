@@ -89,7 +89,7 @@ class Capture(TorchFunctionMode):
     def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None], constant: tuple = ()):
         super().__init__()
         self._constant, self._undo = constant, ExitStack()
-        self._layers = decoder_layers(model, family)
+        self._layers = decoder_layers(model)
         self._family = family
         self._kind = family.positional_kind(model.config)
         self._see = see

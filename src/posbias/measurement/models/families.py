@@ -116,7 +116,7 @@ def decoder_config(config: Any) -> Any:
     return text
 
 
-def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
+def decoder_layers(model: Any) -> list[Any]:
     """Return the layers, bottom first: the list of modules as long as the configuration's depth.
 
     Of several such lists the one with most parameters. Raises `ModelError` when there is none.

@@ -312,7 +312,7 @@ def check_vocabulary(model: Any, tokenizer: Any) -> None:
 def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: str | None) -> LoadedModel:
     formats.check_config(model.config)
     family = family_for(model.config)
-    decoder_layers(model, family)
+    decoder_layers(model)
     model.eval().requires_grad_(False)
     chosen = formats.attention_for(model.config, attention)
     if model.config._attn_implementation != chosen:

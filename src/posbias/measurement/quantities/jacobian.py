@@ -95,7 +95,7 @@ def gains_of(model: Any, family: Family, ids: Int[Tensor, "position"], probes: i
     The estimate uses one prompt `ids` and `probes` random directions a layer. Raises `ModelError` when a part
     that the row names is missing, or a layer's values or output projection cannot be determined.
     """
-    layers = decoder_layers(model, family)
+    layers = decoder_layers(model)
     if family.gains is None:
         return estimated_gains(model, layers, ids, probes)
     row, heads = family.gains, model.config.get_text_config().num_attention_heads

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.core.errors import one_of
+from posbias.core.errors import wrong
 from posbias.core.files import write_bytes
 from posbias.core.packages import need
 
@@ -95,7 +95,9 @@ def new_axes(width: float = 6.4, height: float = 3.2) -> "Axes":
 
 def check_kind(path: str | os.PathLike[str]) -> str:
     """The kind of picture that the suffix of `path` names. Raises `InvalidValueError` for none of `FILE_KINDS`."""
-    return one_of("picture", Path(path).suffix.lower().removeprefix("."), FILE_KINDS)
+    if (kind := Path(path).suffix.lower().removeprefix(".")) not in FILE_KINDS:
+        raise wrong("picture", f"a name that ends in .{', .'.join(FILE_KINDS)}", str(path))
+    return kind
 
 
 def picture_bytes(figure: "Figure", kind: str) -> bytes:
