@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 COMPILING = "loading compiled code (compiled on first use, which takes some seconds)"
 DELAY = 0.5
 """Seconds before a bar is drawn: what is done at once needs none."""
+PIPED = 30.0
+"""Seconds between the bars in a file or pipe, where each is one more line."""
 _BARS: ContextVar[bool] = ContextVar("bars", default=True)
 
 
@@ -82,6 +84,7 @@ def progress(waiting: str | None = None) -> Iterator[OnEvent]:
             if event.unit not in bars:
                 full.pop(event.unit, None)
                 look = {"unit": event.unit, "unit_scale": True, "dynamic_ncols": True, "delay": DELAY}
+                look |= {} if sys.stderr.isatty() else {"mininterval": PIPED, "maxinterval": PIPED}
                 bars[event.unit] = tqdm(total=event.total, initial=event.done, file=sys.stderr, **look)
             bar = bars[event.unit]
             if bar.total != event.total:

@@ -59,9 +59,7 @@ def train(cores: int, folder: Path = FOLDER) -> None:
         for names, cells in missing():
             for start in range(0, len(cells), cores):
                 batch = cells[start : start + cores]
-                print(
-                    f"{names}: {start} of {len(cells)} trained; now {'; '.join(map(str, batch))}", flush=True
-                )
+                print(f"{names}: {start} of {len(cells)}; now {'; '.join(map(str, batch))}", flush=True)
                 experiments = [EFFORT.experiment(cell) for cell in batch]
                 with progress() as on_event:
                     run_cells(
