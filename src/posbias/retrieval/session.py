@@ -295,20 +295,20 @@ def ask(
 ) -> Places:
     """Ask for a fact at every position, in `job.prompts` trials, and score the answers.
 
-    generator: who answers: a function from prompt to text, or what has `write` (`Endpoint`, `LocalModel`); it
-        returns a `CutOff` where its tokens ran out.
-    job: what is asked (`retrieval_job`).
-    text: what a needle lies in; with it, or with documents, the job may be left out.
-    documents: one's own (`read_document_sets`).
-    rule: how answers are scored: `first` or `contains` (`posbias.core.matching`).
-    instructions: rules of one's own (`read_instructions`) for the task rules.
-    answers: a file that keeps them and is asked first, whatever the job.
-    asked_of: what decides an answer apart from the prompt (a model's name, a system prompt), with which the file
-        must agree; by default what the generator says of itself, as `Endpoint` and `LocalModel` do.
-    concurrency: threads that call the generator.
-    until: the half-width of the gaps' intervals, in accuracy, at which asking stops.
-    equivalence: the difference in accuracy that counts as none.
-    on_event: hears of answered requests.
+    - `generator`: who answers: a function from prompt to text, or what has `write` (`Endpoint`, `LocalModel`); it
+      returns a `CutOff` where its tokens ran out.
+    - `job`: what is asked (`retrieval_job`).
+    - `text`: what a needle lies in; with it, or with documents, the job may be left out.
+    - `documents`: one's own (`read_document_sets`).
+    - `rule`: how answers are scored: `first` or `contains` (`posbias.core.matching`).
+    - `instructions`: rules of one's own (`read_instructions`) for the task rules.
+    - `answers`: a file that keeps them and is asked first, whatever the job.
+    - `asked_of`: what decides an answer apart from the prompt (a model's name, a system prompt), with which the
+      file must agree; by default what the generator says of itself, as `Endpoint` and `LocalModel` do.
+    - `concurrency`: threads that call the generator.
+    - `until`: the half-width of the gaps' intervals, in accuracy, at which asking stops.
+    - `equivalence`: the difference in accuracy that counts as none.
+    - `on_event`: hears of answered requests.
 
     Raises `InvalidValueError` for what cannot be right, `ModelError` where the generator returns no text, what the
     generator raises, and as `AnswerFile`.
