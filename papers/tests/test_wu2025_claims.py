@@ -131,8 +131,9 @@ def test_a_middle_is_said_to_be_spared_or_lost_no_more_often_than_the_level():
         found = [middle(*levels, seed=run, noise=0.02) for run in range(runs)]
         return found.count(kind) / runs - 4 * math.sqrt(0.05 * 0.95 / runs)
 
-    # both ends ahead by the least that counts: lost, by so little
+    # both ends ahead by the least that counts: neither
     assert share("holds", (LEAST, 0.0, -LEAST)) < 0.05
+    assert share("fails", (LEAST, 0.0, -LEAST)) < 0.05
     # one end surely ahead, the other not at all: spared
     assert share("fails", (0.3, 0.3, 0.0)) < 0.05
 

@@ -85,6 +85,8 @@ class Evidence(claims.Evidence):
         if self.estimate.se == 0.0:  # of all there is
             return f"{self.where} {size}".lstrip()
         text = f"{self.where} {size}, {p_text(self.p)}".lstrip()
+        if bound := getattr(self.test, "bound", 0.0):
+            text += f" against {bound:g}".replace("-", "−")
         least = getattr(self.test, "least", 0.0)
         if least and self.verdict() == "fails" and self.sureness > -math.inf:
             return f"{text}; surely less than the {least:g} that counts"

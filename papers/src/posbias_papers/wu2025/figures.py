@@ -68,13 +68,13 @@ def spared(rows: "pd.DataFrame") -> Iterator[Evidence]:
     """That a setting is not lost in the middle: that the first or the last item is not ahead of the middle one.
 
     It holds if one of the two is surely ahead by less than `LEAST` (Bonferroni over both), and fails if both are
-    surely ahead. The effect is what the surer one lacks of `LEAST`.
+    surely ahead by more. The effect is what the surer one lacks of `LEAST`.
     """
     for setting, own in _settings(rows):
         where = f"{setting['mask']}, {setting['positional']}, depth {setting['depth']}"
         where += "" if setting["residual"] else ", no residual"
         leads = own["first_middle"].dropna().to_numpy(), -own["middle_last"].dropna().to_numpy()
-        ends = [mean("", lead, draws=NETWORKS, test=Above()) for lead in leads]
+        ends = [mean("", lead, draws=NETWORKS, test=Above(LEAST, least=0.0)) for lead in leads]
         if any(end.flaw for end in ends):
             yield Evidence(f"{where}, not lost in the middle", flaw=ends[0].flaw or ends[1].flaw)
             continue
@@ -82,7 +82,7 @@ def spared(rows: "pd.DataFrame") -> Iterator[Evidence]:
         lacks = f"{where}, {LEAST} − ({'first' if surer is ends[0] else 'last'} − middle)"
         opposite = max(end.p for end in ends)
         lacking = Estimate(LEAST) - surer.estimate
-        yield Evidence(lacks, lacking, test=Above(), picked=2, opposite=opposite)
+        yield Evidence(lacks, lacking, test=Above(least=0.0), picked=2, opposite=opposite)
 
 
 class Matched(NamedTuple):
