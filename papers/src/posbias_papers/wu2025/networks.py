@@ -60,11 +60,9 @@ def train(cores: int, folder: Path = FOLDER) -> None:
             for start in range(0, len(cells), cores):
                 batch = cells[start : start + cores]
                 print(f"{names}: {start} of {len(cells)}; now {'; '.join(map(str, batch))}", flush=True)
-                experiments = [EFFORT.experiment(cell) for cell in batch]
+                planned = [EFFORT.experiment(cell) for cell in batch]
                 with progress() as on_event:
-                    run_cells(
-                        experiments, folder, sequences=EFFORT.sequences, workers=cores, on_event=on_event
-                    )
+                    run_cells(planned, folder, sequences=EFFORT.sequences, workers=cores, on_event=on_event)
                 record_cells(folder)
 
 
