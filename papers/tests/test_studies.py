@@ -101,7 +101,7 @@ def test_what_shows_an_item_is_a_command_or_a_name(shown_by):
 
 
 def test_a_result_is_read_with_its_state(tmp_path):
-    study = STUDIES["wu2025/fig3"]
+    study = STUDIES["wu2025/fig13"]
     assert not state(study, tmp_path).made
     assert state(study, tmp_path).data is None
     path = write(tmp_path, study.key, 0.2, -0.3, 0.011)
@@ -112,9 +112,9 @@ def test_a_result_is_read_with_its_state(tmp_path):
     whole = json.loads(path.read_text())
     for wrong in ({"name": "fig2"}, {"version": "0.0.1"}, {"claims": 3}, {"claims": [{"id": "x"}]}):
         path.write_text(json.dumps(whole | wrong))
-        assert "fig3.json" in state(study, tmp_path).damaged
-        with pytest.raises(InputFileError, match=r"fig3\.json"):
-            read_result(path, "fig3")
+        assert "fig13.json" in state(study, tmp_path).damaged
+        with pytest.raises(InputFileError, match=r"fig13\.json"):
+            read_result(path, "fig13")
         open_, unmade = ([*collect(one, papers=[study.key])] for one in (tmp_path, tmp_path / "none"))
         assert [(one.id, one.verdict) for one in open_] == [(one.id, one.verdict) for one in unmade]
 
@@ -296,7 +296,7 @@ def test_the_page_has_every_claim_figure_reading_and_erratum(drawn, parts):
     assert [value for tag, name, value in reader.attributes if name == "src"] == ["wu2025/fig20.svg"]
     for number in (claims[0].estimate, reading.published, reading.corrected):
         assert str(number).replace("-", "−") in text
-    assert "paper wu2025 fig3 makes it" in text
+    assert "paper wu2025 fig13 makes it" in text
     assert "λ<sub>t</sub>" in path.read_text("utf-8")
 
 
