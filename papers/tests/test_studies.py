@@ -207,6 +207,13 @@ def test_claims_can_be_those_of_one_verdict(answered, folder):
     assert sum(kind["fails"] for kind in data["tallies"]["wu2025"].values()) == len(once)
 
 
+def test_a_figure_that_is_whole_on_record_is_drawn_from_it(answered, tmp_path):
+    made = answered("paper", "wu2025", "fig3", "--out", tmp_path)
+    assert made["cells"] == []
+    assert made["claims"]["fig3"]
+    assert "100,000 iterations" in (tmp_path / "fig3.md").read_text("utf-8")
+
+
 # --- all of it --------------------------------------------------------------------------------------------
 
 RECORDED = ("kim2026/section3", "herasimchyk2026/table1", "wu2025/fig20", "wu2025/table1")

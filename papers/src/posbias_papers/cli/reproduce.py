@@ -57,7 +57,7 @@ class WuOptions:
     effort
         quick (minutes of a laptop: 3 networks per cell, 1,000 to 5,000 iterations, 2,000 test sequences), full
         (the paper's: 5 networks, 100,000 iterations, 10,000 sequences), or any number of iterations, otherwise as
-        full. Cells on record at this effort are not trained, unless --rerun.
+        full. What is on record at this effort, or whole figures at more, is drawn, not trained, unless --rerun.
     middle
         The item, from 0, that gaps call the middle: 3 is the text's fourth of eight. Default: 4, as the code.
     embedding
@@ -99,8 +99,9 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
         models, or all. Default: fig2.
     """
     names = ("networks", "middle", "embedding", "test_direction", "device", "gpus_per_cell")
-    engine = shared.engine(None, options.ray, options.threads)
-    _reproduce("wu2025", what or ("fig2",), options, names, workers=options.threads, engine=engine)
+    drawn = not options.rerun and all(getattr(options, name) == getattr(WuOptions(), name) for name in names)
+    how = {"workers": options.threads, "engine": shared.engine(None, options.ray, options.threads)}
+    _reproduce("wu2025", what or ("fig2",), options, names, recorded=drawn, **how)
 
 
 @shared.options
