@@ -90,7 +90,7 @@ pictures: venv
 	cp build/report/predictors.png docs/img
 	$(BIN)/posbias paper herasimchyk2026 fig1 --models smollm2-135m --out build
 	cp build/fig1.png docs/img/mixing_by_length.png
-	$(BIN)/posbias paper wu2025 fig3 --embedding variance --effort 2500 --networks 3 --out build
+	$(BIN)/posbias paper wu2025 fig3 --out build
 	cp build/fig3.png docs/img/asked_first_or_last.png
 	$(BIN)/posbias measure smollm2-135m --tokens 40 --prompts 64 --rollouts energy --out build/m40.nc
 	$(BIN)/posbias retrieve smollm2-135m --prompts 200 --measurement build/m40.nc --out build/retrieve

@@ -124,6 +124,13 @@ def test_a_figure_shows_its_panels(name):
     assert len(study.draw(frame, page.note).axes) == PANELS[name]
 
 
+def test_accuracies_of_every_mask_lie_within_the_axes_that_masks_share():
+    study = STUDIES["fig3"]
+    for ax in study.draw(study.recorded(study).table(), "").axes:
+        low, high = ax.get_ylim()
+        assert all(low <= y <= high for line in ax.lines for y in line.get_ydata() if y == y)
+
+
 # --- training ----------------------------------------------------------------------------------------------
 
 

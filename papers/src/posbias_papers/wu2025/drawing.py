@@ -87,7 +87,7 @@ def draw_biased_training(frame: "pd.DataFrame", caption: str) -> "Figure":
             ax.plot(items, mean, "-", color=colour, linewidth=style.LINE, label=label)
             ax.plot(np.tile(items, (len(learnt), 1)).T, learnt.T, **{**DOT, "color": colour})
             ax.set_xticks(items)
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, 1.03)
         if first:
             ax.legend(handlelength=1.4, **style.LEGEND)
     return settle(figure)
