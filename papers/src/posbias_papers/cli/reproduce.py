@@ -99,7 +99,7 @@ def wu2025(*what: str, options: WuOptions = WuOptions()) -> None:
         models, or all. Default: fig2.
     """
     names = ("networks", "middle", "embedding", "test_direction", "device", "gpus_per_cell")
-    drawn = not options.rerun and all(getattr(options, name) == getattr(WuOptions(), name) for name in names)
+    drawn = shared.given(options).keys().isdisjoint({*names, "rerun"})
     how = {"workers": options.threads, "engine": shared.engine(None, options.ray, options.threads)}
     _reproduce("wu2025", what or ("fig2",), options, names, recorded=drawn, **how)
 
