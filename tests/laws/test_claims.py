@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.claims import LEAST, NEAR, Above, Below, Near
+from posbias.profiles.claims import LEAST, NEAR, Above, Below, Near, shares
 from posbias.profiles.estimate import Estimate
 from posbias_papers.claims import Claim, Evidence, Judged, Printed, count, judge, judged, mean, undecided
 from posbias_papers.contrasts import share as share_of
@@ -103,6 +103,20 @@ def test_a_claim_needs_all_its_effects(kinds, verdict):
     withheld = claim.withheld("a stage of training")
     assert (withheld.verdict, withheld.seen) == ("undecided", claim.seen)
     assert count([claim])[verdict] == 1
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (("holds",) * 2 + ("flawed",) * 2, "2 of 4 hold, 2 undecided; "),
+        (("holds", "fails", "fails", "undecided"), "1 of 4 hold, 2 fail, 1 undecided; "),
+        (("holds",) * 5, "5 of 5 hold; "),
+        (("holds",), ""),
+    ],
+)
+def test_a_claim_says_what_becomes_of_all_its_effects(kinds, said):
+    assert shares([effect(kind) for kind in kinds]) == said
+    assert judged(claim_that("so it is"), [effect(kind) for kind in kinds]).why.startswith(said)
 
 
 def test_many_effects_fail_no_more_often_than_one():

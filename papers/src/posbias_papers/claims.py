@@ -327,13 +327,10 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
 
 
 def _shares(pieces: Sequence[claims.Evidence]) -> str:
-    """'holds for decay; fails for RoPE; ', of many '3 of 5 hold; '."""
-    if len(pieces) == 1:
-        return ""
+    """'holds for decay; fails for RoPE; ', of many how many."""
     verdicts = [piece.verdict(len(pieces)) for piece in pieces]
-    held = verdicts.count("holds")
-    if len(pieces) > NAMED or held == len(pieces):
-        return f"{held} of {len(pieces)} hold; "
+    if len(pieces) == 1 or len(pieces) > NAMED or {*verdicts} == {"holds"}:
+        return claims.shares(pieces)
     named = {
         verdict: [piece.where for piece, its in zip(pieces, verdicts, strict=True) if its == verdict]
         for verdict in claims.VERDICTS

@@ -10,6 +10,7 @@ evidence: the test of an "or"), and is undecided otherwise.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
@@ -19,6 +20,7 @@ from posbias.profiles.estimate import Estimate
 
 ClaimVerdict = Literal["holds", "fails", "undecided"]
 VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
+_OTHERS: dict[ClaimVerdict, str] = {"fails": "fail", "undecided": "undecided"}
 Provenance = Literal["paper", "ours"]
 Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
 LEVEL = 0.05
@@ -207,6 +209,15 @@ def judged(sentence: str, test: Test, evidence: Iterable[Evidence]) -> Judged:
 def deciding(pieces: Sequence[Piece]) -> Piece:
     """The evidence that a verdict hangs on: the piece that fails, else the least sure."""
     return min(pieces, key=_surety(len(pieces)))
+
+
+def shares(pieces: Sequence[Evidence]) -> str:
+    """How many pieces hold, and what becomes of the others: '1 of 6 hold, 5 undecided; '; '' of one."""
+    if len(pieces) == 1:
+        return ""
+    counts = Counter(piece.verdict(len(pieces)) for piece in pieces)
+    others = [f"{counts[name]} {word}" for name, word in _OTHERS.items() if counts[name]]
+    return ", ".join([f"{counts['holds']} of {len(pieces)} hold", *others]) + "; "
 
 
 def shown(pieces: Sequence[Piece]) -> Sequence[Piece]:

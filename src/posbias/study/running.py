@@ -30,7 +30,7 @@ from posbias.core.progress import OnEvent
 from posbias.core.running import Engine
 from posbias.core.store import Store, Stored, compute
 from posbias.core.sweeps import words_of
-from posbias.profiles.claims import Evidence, Judged, deciding, judged
+from posbias.profiles.claims import Evidence, Judged, deciding, judged, shares
 from posbias.profiles.estimate import Estimate
 from posbias.study.quantities import estimate_at
 from posbias.study.value import Cell, StatedClaim, Study, as_dict
@@ -145,14 +145,12 @@ def _judged(stated: StatedClaim, outcome: Outcome) -> Judged:
 
 def _why(stated: StatedClaim, claim: Judged) -> str:
     """'0.6312 ± 0.0004 where model.dimension = 16, above 0.5 claimed'."""
-    piece, count = deciding(claim.evidence), len(claim.evidence)
+    piece = deciding(claim.evidence)
     if piece.flaw:
         return f"{piece.where}: {piece.flaw}"
     kind, bound = stated.bound
-    tolerance = f" within {stated.tolerance:g}" if stated.tolerance else ""
-    held = sum(piece.verdict(count) == "holds" for piece in claim.evidence)
-    shares = f"{held} of {count} hold; " if count > 1 else ""
-    return f"{shares}{claim.estimate} where {piece.where}, {kind} {bound:g}{tolerance} claimed"
+    claimed = f"{bound:g} within {stated.tolerance:g}" if stated.tolerance else f"{bound:g}"
+    return f"{shares(claim.evidence)}{claim.estimate} where {piece.where}, {kind} {claimed} claimed"
 
 
 def combined(values: Sequence[Estimate]) -> Estimate:
