@@ -211,8 +211,9 @@ def test_kept_simulations_are_used_again_and_written_with_tables(results, folder
         np.testing.assert_allclose(written[column], frame[column], rtol=1e-8, atol=1e-12, err_msg=column)
 
 
-def test_the_papers_effort_is_drawn_from_what_is_on_record(tmp_path, no_draws, answered):
-    answer = answered("paper", "kim2026", "section3", "--effort", "full", "--out", tmp_path)
+@pytest.mark.parametrize("effort", ["quick", "full", 10**7])
+def test_words_for_effort_are_drawn_from_what_is_on_record(effort, tmp_path, no_draws, answered):
+    answer = answered("paper", "kim2026", "section3", "--effort", effort, "--out", tmp_path)
     assert {cell["samples"] for cell in answer["cells"]} == {10**7}
     assert all(one["holds"] for one in answer["published"])
     assert [claim["verdict"] for claim in answer["claims"]["section3"]] == ["holds"] * 13

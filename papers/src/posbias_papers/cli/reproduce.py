@@ -21,7 +21,8 @@ class KimOptions:
     ----------
     effort
         Draws of all embeddings in every panel: quick (a million), full (ten million, as in the paper), or a number
-        such as 1e5. Simulations that have more are used as they are.
+        such as 1e5. quick and full are taken from the record, which has ten million, unless --rerun or --seed is
+        given; kept simulations that have more are used as they are.
     out
         The folder to write to.
     """

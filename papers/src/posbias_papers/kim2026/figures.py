@@ -74,9 +74,10 @@ def tables(
 ) -> Tables:
     """The tables of some studies, whose simulations are kept in FOLDER/cells.
 
-    `effort`, or that many samples, is drawn of every model, but for the paper's ten million by seed 0, which
-    are on record. Raises `InvalidValueError` for fewer than 3 samples, a seed that is no integer ≥ 0 and
-    threads < 1; KeyboardInterrupt on Ctrl-C, saying what is kept; and as `simulate_recency`.
+    `effort`, or that many samples, is drawn of every model. Quick and full are taken from the record, the paper's
+    ten million by seed 0, unless `again` or by another seed. Raises `InvalidValueError` for fewer than 3 samples,
+    a seed that is no integer ≥ 0 and threads < 1; KeyboardInterrupt on Ctrl-C, saying what is kept; and as
+    `simulate_recency`.
     """
     from posbias_papers.simulation import RecencyCell
 
@@ -84,8 +85,8 @@ def tables(
     # whatever can be wrong is so before any sample is drawn
     sequence(seed, "check")
     cores(threads)
-    if (samples, seed, again) == (EFFORT["full"], 0, False):
-        log.info("drawn from the simulations on record, %s samples; --rerun draws them anew", f"{samples:,}")
+    if (seed, again) == (0, False) and (effort in EFFORT or samples == EFFORT["full"]):
+        log.info("from the simulations on record, %s samples; --rerun draws anew", f"{EFFORT['full']:,}")
         frames = {name: recorded(STUDIES[name].cells) for name in names}
     else:
         cells = {m: RecencyCell(m, seed, samples, threads) for name in names for m in STUDIES[name].cells}
