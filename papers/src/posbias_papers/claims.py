@@ -76,7 +76,8 @@ class Evidence(claims.Evidence):
     def __str__(self) -> str:
         if self.flaw:
             return f"{self.where}: {self.flaw}".removeprefix(": ")
-        size = (_coarse if self.test in _COARSE else _fine)(self).replace(" ", "\xa0")
+        coarse = self.test in _COARSE and self.estimate.se >= _COARSEST
+        size = (_coarse if coarse else _fine)(self).replace(" ", "\xa0")
         if isinstance(self.test, Printed):
             printed = f"{self.test.number.value:.{self.test.digits}f}".replace("-", "−")
             text = f"{self.where} {size}, printed {printed}".lstrip()
@@ -113,6 +114,8 @@ def mean(
 # --- numbers in words --------------------------------------------------------------------------------------
 
 _COARSE = (claims.Above(), claims.Below(), claims.Near())
+_COARSEST = 5e-4
+"""A smaller error would be printed as none."""
 
 
 def signed_text(value: float) -> str:
