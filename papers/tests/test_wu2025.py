@@ -24,7 +24,17 @@ from posbias_papers.cli.answers import PaperWu2025
 from posbias_papers.reproduction import reproduce
 from posbias_papers.results import collect, state
 from posbias_papers.statements import STATEMENTS
-from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, effort_of, outcomes, record_cells
+from posbias_papers.wu2025 import (
+    FULL,
+    QUICK,
+    STUDIES,
+    Effort,
+    Setting,
+    effort_of,
+    networks,
+    outcomes,
+    record_cells,
+)
 from posbias_papers.wu2025.observed import MODELS, SMALL, even_sinks, observed, prompt_sinks, sinks_by_prompt
 from posbias_papers.wu2025.outcomes import PAIRS, outcome_of, read_records, record_line, records
 from posbias_papers.wu2025.settings import EMBEDDINGS
@@ -184,6 +194,20 @@ def test_a_record_says_what_its_cell_says(made, own_records):
     before = own_records.read_bytes()
     record_cells(folder / "cells", own_records)
     assert own_records.read_bytes() == before
+
+
+def test_missing_networks_are_on_record_as_soon_as_each_is_finished(tmp_path, monkeypatch):
+    found = []
+    path = tmp_path / "records.jsonl"
+    monkeypatch.setattr(outcomes, "RECORDS", path)
+    monkeypatch.setattr(networks, "record_cells", lambda folder: found.append(record_cells(folder, path)))
+    monkeypatch.setattr(networks, "EFFORT", BRIEF)
+    monkeypatch.setattr(networks, "ORDER", (("fig10",), ("fig9",)))
+    assert [line.partition(",")[0] for line in networks.left()] == ["fig10: 2 cells", "fig9: 0 cells"]
+    networks.train(1, tmp_path / "cells")
+    assert found == sorted(found)
+    assert {*found} == {0, 1, 2}
+    assert networks.left() == ["fig10: 0 cells, 0.0 h", "fig9: 0 cells, 0.0 h"]
 
 
 def test_claims_of_a_fresh_folder_are_judged_on_recorded_results(made, own_records, tmp_path):

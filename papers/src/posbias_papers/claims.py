@@ -76,7 +76,7 @@ class Evidence(claims.Evidence):
     def __str__(self) -> str:
         if self.flaw:
             return f"{self.where}: {self.flaw}".removeprefix(": ")
-        coarse = self.test in _COARSE and self.estimate.se >= _COARSEST
+        coarse = self.test in _COARSE and self.estimate.se >= 5e-4  # a smaller one would be printed as none
         size = (_coarse if coarse else _fine)(self).replace(" ", "\xa0")
         if isinstance(self.test, Printed):
             printed = f"{self.test.number.value:.{self.test.digits}f}".replace("-", "−")
@@ -114,8 +114,6 @@ def mean(
 # --- numbers in words --------------------------------------------------------------------------------------
 
 _COARSE = (claims.Above(), claims.Below(), claims.Near())
-_COARSEST = 5e-4
-"""A smaller error would be printed as none."""
 
 
 def signed_text(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Train the figures' networks at the paper's iterations, a batch of cells after another, onto the record.
+"""Train the figures' networks at the paper's iterations, step by step, onto the record.
 
     python -m posbias_papers.wu2025.networks        # trains what is missing; the same command resumes
     python -m posbias_papers.wu2025.networks left   # how much is left
@@ -12,8 +12,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from posbias.core.progress import Event, OnEvent, on_stderr
 from posbias_papers.wu2025 import STUDIES, Setting, effort_of, record_cells
 from posbias_papers.wu2025.outcomes import records
 
@@ -42,28 +44,31 @@ def missing() -> Iterator[tuple[str, list[Setting]]]:
 
 def left() -> list[str]:
     """A line for each step: its figures, how many cells are missing, hours of two idle cores."""
-    return [
-        f"{names}: {len(cells)} cells, {EFFORT.minutes(cells) / 60 if cells else 0:.1f} h"
-        for names, cells in missing()
-    ]
+    return [f"{names}: {len(cells)} cells, {EFFORT.minutes(cells) / 60:.1f} h" for names, cells in missing()]
 
 
 def train(cores: int, folder: Path = FOLDER) -> None:
     """Train all that is missing, `cores` cells at a time. Raises as `run_cells`."""
     from posbias.cli.output import progress
-    from posbias.core.progress import on_stderr
     from posbias.training.cells import run_cells
 
     with on_stderr():
         record_cells(folder)  # of a run that was killed before it could
         for names, cells in missing():
-            for start in range(0, len(cells), cores):
-                batch = cells[start : start + cores]
-                print(f"{names}: {start} of {len(cells)}; now {'; '.join(map(str, batch))}", flush=True)
-                planned = [EFFORT.experiment(cell) for cell in batch]
-                with progress() as on_event:
-                    run_cells(planned, folder, sequences=EFFORT.sequences, workers=cores, on_event=on_event)
-                record_cells(folder)
+            print(f"{names}: {len(cells)} cells", flush=True)
+            planned = [EFFORT.experiment(cell) for cell in cells]
+            with progress() as on_event:
+                told = partial(_told, on_event, folder, {*folder.glob("*.nc")})
+                run_cells(planned, folder, sequences=EFFORT.sequences, workers=cores, on_event=told)
+            record_cells(folder)
+
+
+def _told(on_event: OnEvent, folder: Path, known: set[Path], event: Event) -> None:
+    """Pass an event on, and put a cell on record as soon as it is finished."""
+    on_event(event)
+    if finished := {*folder.glob("*.nc")} - known:
+        known |= finished
+        record_cells(folder)
 
 
 if __name__ == "__main__":
