@@ -55,6 +55,7 @@ FUNCTIONS = [
     ("knock_out", lambda: posbias.knock_out("tiny-alibi", [3]), "heads"),
     ("knock_out", lambda: posbias.knock_out("tiny-alibi", [(0, 0)], region="first"), "region"),
     ("load_architecture", lambda: posbias.load_architecture("nowhere.toml"), "nowhere.toml"),
+    ("load_architecture", lambda: posbias.load_architecture(3), "architecture"),
     ("load_measurement", lambda: posbias.load_measurement("nowhere.nc"), "nowhere.nc"),
     ("load_profile", lambda: posbias.load_profile("nowhere.json"), "nowhere.json"),
     ("measure", lambda: posbias.measure("tiny-alibi", tokens=1), "tokens"),

@@ -14,6 +14,7 @@ from scipy.special import comb
 import posbias
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.mixing import plausible_mixing
+from posbias.theory.variation import vary_two
 
 CAUSAL = "depth = 6\nmixing = {kind = 'constant', value = 0.5}\n[[layers]]\nheads = 2\n"
 
@@ -67,6 +68,22 @@ def test_in_python_a_name_and_a_path_work_as_in_the_shell(answered, folder):
     assert posbias.predict(str(folder / "own.toml"), 40).mass.tolist() == expected
     with pytest.raises(posbias.PosbiasError, match=r"bloom-17b: expected a file.*did you mean 'bloom-176b'"):
         posbias.predict("bloom-17b", 256)
+
+
+def test_a_name_goes_wherever_an_architecture_does(folder):
+    (folder / "own.toml").write_text(CAUSAL)
+    own, given = str(folder / "own.toml"), posbias.load_architecture(folder / "own.toml")
+    for made in (
+        lambda one: posbias.influence(one, 16).mass,
+        lambda one: posbias.rollout(one, 16),
+        lambda one: [profile.mass for profile in posbias.trajectory(one, 16)],
+        lambda one: [profile.mass for _, profile in posbias.vary(one, "depth", [2, 3], 16)],
+        lambda one: [profile.mass for (profile,) in vary_two(one, [("depth", [2]), ("window", [4])], 16)],
+        lambda one: [found.distance for found in posbias.design(one, {"depth": [2, 3]}, tokens=16).front],
+        lambda one: posbias.cache_of(one, 16).keys,
+    ):
+        np.testing.assert_array_equal(made(own), made(given))
+    assert posbias.load_architecture(given) is given
 
 
 def test_unions_are_modules_to_import_from():

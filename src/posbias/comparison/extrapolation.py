@@ -29,6 +29,7 @@ from posbias.profiles.calibration import Calibration, ExtrapolationTrial
 from posbias.profiles.curves import at_shares
 from posbias.profiles.profile import Profile, measured_influence
 from posbias.theory.architecture import Architecture
+from posbias.theory.configs import AnyArchitecture, load_architecture
 from posbias.theory.huggingface_families import rope_words
 from posbias.theory.masks import Mask, Split, is_causal
 from posbias.theory.positional import NeedsMeasurement
@@ -50,7 +51,7 @@ TRIED = 32
 
 
 def extrapolate(
-    measurement: "xr.Dataset", tokens: int, rule: str = "both", architecture: Architecture | None = None
+    measurement: "xr.Dataset", tokens: int, rule: str = "both", architecture: AnyArchitecture | None = None
 ) -> Profile:
     """The influence expected on the last of `tokens` tokens of a model that was measured on fewer.
 
@@ -72,7 +73,8 @@ def extrapolate(
     if tokens < measured:
         raise wrong("tokens", f"the {measured} of the measurement or more", tokens)
     machine.length("tokens", tokens, each=64)
-    left_out = _left_out(measurement, tokens, rule, architecture)
+    other = None if architecture is None else load_architecture(architecture)
+    left_out = _left_out(measurement, tokens, rule, other)
     profile = Profile.from_weights(RULES[rule](measured_influence(measurement).mass, tokens))
     model, text = (str(measurement.attrs.get(name, "")) for name in ("model", "text"))
     trial = nearest_trial(model, measured, tokens)

@@ -32,6 +32,7 @@ from posbias.core.terminal import plain
 from posbias.designs.space import Costs, Point, Space, Target, pareto, search, target_of
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.cache import cache_of
+from posbias.theory.configs import AnyArchitecture, load_architecture
 from posbias.theory.prediction import said_under, under_each
 
 __all__ = ["Candidate", "Designs", "design"]
@@ -173,7 +174,7 @@ def _words(values: Mapping[str, float]) -> str:
 
 
 def design(
-    architecture: Architecture,
+    architecture: AnyArchitecture,
     varied: Mapping[str, Sequence[float]],
     *,
     tokens: int,
@@ -188,7 +189,7 @@ def design(
     """Look for architectures whose predicted influence on the last token meets a target.
 
     `varied` has the values of each quantity that may change (`posbias.theory.variation`), everything else is as
-    `architecture` has it; `target` and `within` as in `target_of`. At most
+    `architecture` (a value, a name or a file) has it; `target` and `within` as in `target_of`. At most
     `evaluations` architectures are predicted: all of the space if it has no more, else those that evolution from
     `seed` chooses. Where λ is not given, each is ranked by the known λ that is worst for it. `kept` is a file of
     what was predicted, written as the search goes and resumed from; it stays for the caller to remove. The
@@ -197,7 +198,7 @@ def design(
     `InputFileError` where it is another job's, KeyboardInterrupt on Ctrl-C.
     """
     target_at = target_of(target, whole("tokens", tokens, 1), within)
-    job = DesignJob(Space(architecture, varied), target_at, tokens, evaluations, seed)
+    job = DesignJob(Space(load_architecture(architecture), varied), target_at, tokens, evaluations, seed)
     return job.run(threads, kept, on_event)
 
 

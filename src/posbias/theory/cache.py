@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posbias.core.errors import one_of, whole
-from posbias.theory.architecture import Architecture
+from posbias.theory.configs import AnyArchitecture, load_architecture
 from posbias.theory.huggingface import is_attention
 from posbias.theory.masks import Banded, Mask, Split
 
@@ -44,14 +44,14 @@ def gigabytes(size: float | None) -> str:
     return "size not known" if size is None else f"{size / 1e9:.3g} GB"
 
 
-def cache_of(architecture: Architecture, tokens: int, dtype: str = "bfloat16") -> Cache:
+def cache_of(architecture: AnyArchitecture, tokens: int, dtype: str = "bfloat16") -> Cache:
     """The cache of an architecture behind a text of `tokens` tokens, in numbers of a type of `DTYPES`.
 
     Raises `InvalidValueError` for tokens < 1 and another type.
     """
     number = DTYPES[one_of("cache_dtype", dtype, DTYPES)]
     keys, read, size = 0, 0, 0.0
-    for layer, times in Counter(architecture.stack).items():
+    for layer, times in Counter(load_architecture(architecture).stack).items():
         if layer.cached == 0 or (layer.cached is None and not is_attention(layer)):
             continue
         heads = times * (layer.groups or layer.heads)

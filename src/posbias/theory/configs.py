@@ -44,13 +44,23 @@ class ArchitectureFile(NamedTuple):
     tokens: int | None
 
 
-def load_architecture(name: str | os.PathLike[str]) -> Architecture:
+AnyArchitecture = Architecture | str | os.PathLike[str]
+"""An architecture, or what `load_architecture` reads one from."""
+
+
+def load_architecture(name: AnyArchitecture) -> Architecture:
     """Read an architecture by a model's name, or from our TOML, YAML or JSON, a `config.json`, a rollout YAML.
 
+    One that is read already is returned as it is.
     Rotary and learned encodings of a `config.json` come back as `NeedsMeasurement`; a file without λ gets
     the documented default and says so in `.assumptions`. Raises `InputFileError` for a file that cannot be
-    read and for a name that is not known, `InvalidValueError` for a file whose keys or values are wrong.
+    read and for a name that is not known, `InvalidValueError` for a file whose keys or values are wrong, and
+    for what is none of these.
     """
+    if isinstance(name, Architecture):
+        return name
+    if not isinstance(name, str | os.PathLike):
+        raise wrong("architecture", "an Architecture, a model's name or a file", name)
     return read_architecture(name).architecture
 
 

@@ -6,7 +6,6 @@ definition, whose least and most at each position are the band, and of those of 
 verdict is given only if it is the same under all of them; of an order it is said under how many it holds.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,13 +19,13 @@ from posbias.profiles.profile import Profile
 from posbias.profiles.summary import MixingBand
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.cache import Cache, gigabytes
-from posbias.theory.configs import read_architecture
+from posbias.theory.configs import AnyArchitecture, load_architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
 
 
 def predict(
-    architecture: Architecture | str | os.PathLike[str],
+    architecture: AnyArchitecture,
     tokens: int,
     query: int = -1,
     *,
@@ -53,8 +52,7 @@ def predict(
     Raises `InvalidValueError` naming a wrong argument, `InputFileError` for a name that is not known, with the
     nearest, and what `influence` raises.
     """
-    if not isinstance(architecture, Architecture):
-        architecture = read_architecture(architecture).architecture
+    architecture = load_architecture(architecture)
     every = under_each(architecture, tokens, query, method=method, threads=threads, on_event=on_event)
     assumed, profile = next(iter(every.items()))
     if len(every) == 1:

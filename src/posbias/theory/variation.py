@@ -22,6 +22,7 @@ from posbias.core.machine import cores
 from posbias.core.spec import MOST_LAYERS
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, gated, shortest_pattern
+from posbias.theory.configs import AnyArchitecture, load_architecture
 from posbias.theory.content import ConstantDiagonal, NoContent, ScalableSoftmax, StepScale
 from posbias.theory.huggingface import is_attention
 from posbias.theory.masks import MASKS, Causal, Full, LooksBack, Prefix, SlidingWindow
@@ -275,7 +276,7 @@ QUANTITIES = {row[0]: Quantity(*row) for row in _ROWS}
 
 
 def vary(
-    architecture: Architecture,
+    architecture: AnyArchitecture,
     quantity: str,
     values: Sequence[float],
     tokens: int,
@@ -286,16 +287,16 @@ def vary(
 ) -> list[tuple[float, Profile]]:
     """The profile at each value of a quantity of `QUANTITIES`, everything else as it is.
 
-    `tokens`, `query`, `method` and `threads` as in `predict`; values are independent and share the
+    `architecture`, `tokens`, `query`, `method` and `threads` as in `predict`; values are independent and share the
     cores. Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
     """
     points = [{quantity: value} for value in values]
-    profiles = _at_points(architecture, points, tokens, query, method, threads)
+    profiles = _at_points(load_architecture(architecture), points, tokens, query, method, threads)
     return list(zip(map(QUANTITIES[quantity].typed, values), profiles, strict=True))
 
 
 def vary_two(
-    architecture: Architecture,
+    architecture: AnyArchitecture,
     axes: Sequence[tuple[str, Sequence[float]]],
     tokens: int,
     query: int = -1,
@@ -316,6 +317,7 @@ def vary_two(
     if not 1 <= len(rows) * len(columns) <= MOST:
         raise wrong("vary", f"1 to {MOST:,} values in all", got=f"{len(rows)} × {len(columns)}")
     longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
+    architecture = load_architecture(architecture)
     bands = 1 if architecture.mixing_given else 3
     machine.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
     points = [{one: row, other: column} for row in rows for column in columns]

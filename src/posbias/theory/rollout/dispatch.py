@@ -28,6 +28,7 @@ from posbias.core.errors import one_of, position, whole, wrong
 from posbias.core.progress import Event, OnEvent
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.configs import AnyArchitecture, load_architecture
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.masks import Banded, Causal, Split, is_causal
 from posbias.theory.mixing import PerLayer
@@ -50,7 +51,7 @@ LARGEST = 50.0
 
 
 def influence(
-    architecture: Architecture,
+    architecture: AnyArchitecture,
     tokens: int,
     query: int = -1,
     *,
@@ -69,6 +70,7 @@ def influence(
     `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, a method that a layer does
     not allow, or a row that sums to more than 1. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
     """
+    architecture = load_architecture(architecture)
     machine.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
     mass, lost, used = _row(architecture, tokens, place, method, machine.cores(threads), on_event)
@@ -86,7 +88,7 @@ def influence(
 
 
 def rollout(
-    architecture: Architecture,
+    architecture: AnyArchitecture,
     tokens: int,
     *,
     rows: Sequence[int] | None = None,
@@ -99,6 +101,7 @@ def rollout(
     take. `method` and `threads` as in `influence`. Raises `InvalidValueError` for tokens < 1, a row outside,
     or a matrix that memory cannot hold. Source: Herasimchyk et al. 2026, §3.
     """
+    architecture = load_architecture(architecture)
     whole("tokens", tokens, 1)
     wanted = range(tokens) if rows is None else rows
     machine.require(8 * len(wanted) * tokens, "tokens", tokens)
@@ -114,7 +117,7 @@ def rollout(
 
 
 def trajectory(
-    architecture: Architecture,
+    architecture: AnyArchitecture,
     tokens: int,
     query: int = -1,
     *,
@@ -125,6 +128,7 @@ def trajectory(
 
     The first is the query alone, the last equals `influence`. Arguments and errors as in `influence`.
     """
+    architecture = load_architecture(architecture)
     machine.require(8 * whole("tokens", tokens, 1) * (architecture.depth + 3), "tokens", tokens)
     place = position("query", query, tokens)
     alone = np.zeros(tokens)
