@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
 from posbias.core.formats import save_json
 from posbias.core.packages import bundled
 from posbias.measurement import measure
@@ -33,7 +32,7 @@ def curve(measurement: Any) -> dict[str, Any]:
 
 def main(folder: Path) -> None:
     """Measure what FOLDER does not have, and write the curves."""
-    curves = [curve(load_measurement(SMOLLM2))]
+    curves = [curve(load_measurement("smollm2-135m"))]
     for model in (GEMMA, *sorted(bundled())):
         file = folder / f"{model}.nc"
         if not file.exists():

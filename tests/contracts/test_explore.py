@@ -15,7 +15,6 @@ from command import called
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posbias.comparison.extrapolation import BUNDLED
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import measured_influence
 from posbias.reports.explore.kernel import exported, not_expressed, sweeps
@@ -107,7 +106,7 @@ def test_the_bounds_of_the_browser_are_those_of_the_theorems(tab):
 def test_measured_curves_are_shares_and_that_of_smollm2_is_its_measurement():
     masses = {one["key"]: one["mass"] for one in known_curves()}
     np.testing.assert_allclose([sum(mass) for mass in masses.values()], 1, atol=1e-4)
-    measured = measured_influence(load_measurement(BUNDLED)).mass
+    measured = measured_influence(load_measurement("smollm2-135m")).mass
     np.testing.assert_allclose(masses["smollm2-135m"], measured, rtol=6e-5)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refused import refused
 
 import posbias
-from posbias.comparison.extrapolation import BUNDLED, continued, extrapolate, stretched, won_up_to
+from posbias.comparison.extrapolation import continued, extrapolate, stretched, won_up_to
 from posbias.core.errors import InputFileError
 from posbias.core.formats import dump_json
 from posbias.profiles.curves import at_shares
@@ -57,7 +57,7 @@ def test_both_goes_from_one_to_the_other_and_the_measured_length_is_as_measured(
 
 
 def test_a_saved_prediction_says_what_it_was_calibrated_by(tmp_path):
-    predicted = extrapolate(posbias.load_measurement(BUNDLED), 1024)
+    predicted = extrapolate(posbias.load_measurement("smollm2-135m"), 1024)
     path = tmp_path / "predicted.json"
     path.write_text(dump_json(Profile.of(predicted).model_dump(mode="json")))
     assert posbias.load_profile(path).calibration == predicted.calibration
@@ -68,7 +68,7 @@ def test_a_saved_prediction_says_what_it_was_calibrated_by(tmp_path):
 
 
 def test_a_verdict_needs_trials_that_were_won():
-    bundled = posbias.load_measurement(BUNDLED)
+    bundled = posbias.load_measurement("smollm2-135m")
     times, longest = won_up_to("smollm2-135m", "both")
     assert times >= 2
     assert extrapolate(bundled, 1024).summary.verdict == "U"
@@ -114,7 +114,7 @@ def longer(measurement, tokens):
     ],
 )
 def test_a_curve_of_a_model_without_the_windows_is_refused(name, window, windows, found):
-    bundled = posbias.load_measurement(BUNDLED)
+    bundled = posbias.load_measurement("smollm2-135m")
     bundled.attrs |= {} if windows is None else {"windows": windows}
     layer = posbias.Layer(heads=9, mask=posbias.SlidingWindow(window))
     architecture = posbias.Architecture(30, (layer,), name=name)
@@ -137,7 +137,7 @@ def test_a_curve_of_a_model_without_the_windows_is_refused(name, window, windows
     ],
 )
 def test_other_rotary_positions_than_measured_have_no_verdict(keys, same):
-    measured = posbias.load_measurement(BUNDLED)
+    measured = posbias.load_measurement("smollm2-135m")
     profile = extrapolate(measured, 1024, architecture=rotary(**keys))
     assert (len(profile.left_out), profile.summary.verdict) == ((0, "U") if same else (1, None))
     del measured.attrs["rope"]
@@ -147,7 +147,7 @@ def test_other_rotary_positions_than_measured_have_no_verdict(keys, same):
 def test_lengths_beyond_a_table_of_positions_and_what_cannot_be_extrapolated():
     learned = posbias.Layer(heads=9, positional=posbias.NeedsMeasurement("learned", positions=700))
     architecture = posbias.Architecture(30, (learned,), name="smollm2-135m")
-    bundled = posbias.load_measurement(BUNDLED)
+    bundled = posbias.load_measurement("smollm2-135m")
     assert [len(extrapolate(bundled, n, architecture=architecture).left_out) for n in (700, 701)] == [0, 1]
     refused("tokens", lambda: extrapolate(bundled, 511))
     refused("rule", lambda: extrapolate(bundled, 600, "stretch"))

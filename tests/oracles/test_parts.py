@@ -220,7 +220,7 @@ def test_any_gates_equal_the_gated_sum_of_kernels(architecture, data, tokens):
 
 
 def test_shut_gates_leave_the_token_alone_and_lambda_that_has_the_gates_in_it_stays():
-    shut = gated(Architecture(3, (Layer(heads=2), Layer()), ConstantMixing(0.3)), [0.0])
+    shut = gated(Architecture(3, (Layer(heads=2), Layer()), ConstantMixing(0.3)), 0.0)
     assert influence(shut, 10).mass.tolist() == [0.0] * 9 + [1.0]
     measured = MeasuredMixing((0.2, 0.4), tokens=256, text="a text")
     grouped = Architecture(2, (Layer(heads=4, groups=2),), measured)

@@ -36,6 +36,28 @@ def test_a_prediction_against_a_measurement_with_its_noise(answered, measured):
     assert 0 < answer["reliability"]["split_half"]["wasserstein"]["value"] < 1
 
 
+def test_in_python_a_file_a_measurement_and_a_profile_are_compared_alike(measured, folder):
+    """Paths go where profiles and measurements do, in the shell as here."""
+    held, predicted = posbias.load_measurement(measured), posbias.predict("bloom-560m", 32)
+    influence = posbias.measured_influence(held)
+    expected = posbias.compare(predicted, influence)
+    for given in (measured, str(measured), held):
+        assert str(posbias.compare(predicted, given)) == str(expected)
+        assert str(posbias.compare_all({"p": given}, predicted)) == str(
+            posbias.compare_all({"p": influence}, predicted)
+        )
+        (one, other) = (posbias.order(3, [0.5, 0.3, 0.2], profile=of) for of in (given, influence))
+        assert (one.permutation, one.verdict) == (other.permutation, other.verdict)
+    assert posbias.predictions(measured).keys() == posbias.predictions(held).keys()
+    page = posbias.write_report(measured, folder / "page").page.read_bytes()
+    assert page == posbias.write_report(held, folder / "other").page.read_bytes()
+    bundled = posbias.load_measurement("smollm2-135m")
+    assert (
+        posbias.extrapolate("smollm2-135m", 700).mass.tolist()
+        == posbias.extrapolate(bundled, 700).mass.tolist()
+    )
+
+
 def test_two_measurements_of_the_same_prompts(answered, measured, folder):
     other = posbias.load_measurement(measured)
     other["influence"] = other["influence"] * np.linspace(0.5, 1.5, 32)

@@ -8,7 +8,6 @@ from scipy.stats import t, ttest_ind, ttest_rel
 
 import posbias
 from posbias.comparison.differences import influence_differences
-from posbias.comparison.extrapolation import BUNDLED
 from posbias.core.machine import stream
 from posbias.profiles.curves import least_stretch
 from posbias.profiles.profile import Profile
@@ -17,7 +16,7 @@ from posbias.profiles.summary import FLOOR, RISE, doubts, favoured, margins
 
 @pytest.fixture(scope="module")
 def bundled():
-    return posbias.measured_influence(posbias.load_measurement(BUNDLED)).samples
+    return posbias.measured_influence(posbias.load_measurement("smollm2-135m")).samples
 
 
 @pytest.mark.parametrize("prompts", [1, 4, 8, 32])

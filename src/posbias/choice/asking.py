@@ -24,7 +24,7 @@ from posbias.asking.requests import Place, PromptParts, Request, ScoresWritten, 
 from posbias.choice.answer import ChoiceAnswer
 from posbias.choice.items import LETTERS, NAMES, Item, Kind, kind_of, read_items
 from posbias.choice.orders import labels_of, orders_of
-from posbias.core.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError, wrong
 from posbias.core.matching import final_answer, is_right
 from posbias.core.progress import OnEvent
 from posbias.core.spec import Count, NaturalNumber, encode, value
@@ -72,6 +72,8 @@ class Presentation:
 
 def presentations(items: Sequence[Item], job: ChoiceJob) -> Iterator[Presentation]:
     """Every prompt of every item. Raises `InvalidValueError` for items with other numbers of options."""
+    if not items:
+        raise wrong("items", "one or more", got="none")
     if len(sizes := {len(item.options) for item in items}) != 1:
         raise InvalidValueError(f"items: expected the same number of options in all, got {sorted(sizes)}")
     (count,) = sizes

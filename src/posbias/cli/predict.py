@@ -191,13 +191,11 @@ def _calibration(options: Options) -> Any:
         return None
     others = ("vary", "depth_trajectory", "critical_distance", "mixing", "query")
     shared.refuse(options, "none with --calibrate, which has its own", others)
-    from posbias.comparison.extrapolation import BUNDLED
-    from posbias.profiles.measurements import load_measurement
+    from posbias.profiles.measurements import BUNDLED, load_measurement
 
-    named = options.calibrate == BUNDLED.stem
-    if not named and not options.calibrate.endswith(".nc"):
+    if options.calibrate != BUNDLED.stem and not options.calibrate.endswith(".nc"):
         raise shared.wrong("calibrate", f"a measurement's .nc or {BUNDLED.stem}", options.calibrate)
-    return load_measurement(BUNDLED if named else options.calibrate)
+    return load_measurement(options.calibrate)
 
 
 Found = tuple[Any, Callable[[], list[str]], Callable[[], "Figure"]]

@@ -15,7 +15,6 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from posbias.core.errors import one_of, wrong
 from posbias.core.files import data_table
 from posbias.profiles.calibration import Calibration, ExtrapolationTrial
 from posbias.profiles.curves import at_shares
+from posbias.profiles.measurements import BUNDLED, load_measurement
 from posbias.profiles.profile import Profile, measured_influence
 from posbias.theory.architecture import Architecture
 from posbias.theory.configs import AnyArchitecture, load_architecture
@@ -37,11 +37,11 @@ from posbias.theory.positional import NeedsMeasurement
 if TYPE_CHECKING:
     import xarray as xr
 
+    from posbias.profiles.measurements import AnyMeasurement
+
 Weights = Float[np.ndarray, "position"]
 Continued = Float[np.ndarray, "longer"]
 """Weights of a text of another length."""
-BUNDLED = Path(__file__).with_name("smollm2-135m.nc")
-"""A measurement of SmolLM2-135M at 512 tokens, of what extrapolating needs."""
 FITTED = slice(0.1, 0.5)
 """Between these shares of the measured length, counted back from the query, a power law is fitted."""
 LEAST = 32
@@ -51,10 +51,14 @@ TRIED = 32
 
 
 def extrapolate(
-    measurement: "xr.Dataset", tokens: int, rule: str = "both", architecture: AnyArchitecture | None = None
+    measurement: "AnyMeasurement",
+    tokens: int,
+    rule: str = "both",
+    architecture: AnyArchitecture | None = None,
 ) -> Profile:
     """The influence expected on the last of `tokens` tokens of a model that was measured on fewer.
 
+    `measurement`: one, or what `load_measurement` reads.
     `rule` is the key of one of `RULES`. With `architecture`, another name or shape than the measured model's makes
     this a stand-in, and masks that the measured model has not are refused.
     The profile says by what (`calibration`). No verdict (`left_out`) for a stand-in, for another rotary base or
@@ -65,6 +69,7 @@ def extrapolate(
     fewer than 32 measured, or more than memory holds.
     """
     one_of("rule", rule, RULES)
+    measurement = load_measurement(measurement)
     if measurement.attrs.get("encoder"):
         raise wrong("measurement", "one of a causal model to extrapolate", got="one of an encoder")
     measured = measurement.sizes["position"]

@@ -23,13 +23,15 @@ from jaxtyping import Float, Int
 
 from posbias.core.errors import wrong
 from posbias.core.files import data_table
-from posbias.profiles.measurements import EVEN
+from posbias.profiles.measurements import EVEN, load_measurement
 from posbias.profiles.profile import Profile, measured_influence, uniform
 from posbias.profiles.summary import at_ends
 from posbias.theory.rollout.kernel import masked_softmax, push, through
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from posbias.profiles.measurements import AnyMeasurement
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,13 @@ class Predictor:
         return not any(name.endswith("_distance") for name in self.needs)
 
 
-def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
-    """All predictors applied to a measurement: key → the profile expected of the last token.
+def predictions(measurement: "AnyMeasurement") -> dict[str, Profile]:
+    """All predictors applied to a measurement, or its file: key → the profile expected of the last token.
 
     Of a model with layers that are no softmax attention `measured_kernels` alone: they have no logits. Raises
     `InvalidValueError` if the measurement lacks a variable that a predictor needs.
     """
+    measurement = load_measurement(measurement)
     usable = [one for one in PREDICTORS if one.both_ways or not measurement.attrs.get("encoder")]
     if "layer_kinds" in measurement.attrs:
         usable = [one for one in PREDICTORS if one.key == "measured_kernels"]

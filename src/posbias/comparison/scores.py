@@ -33,12 +33,15 @@ from posbias.core.errors import whole, wrong
 from posbias.core.machine import stream
 from posbias.core.plotting import Plottable
 from posbias.profiles.estimate import Estimate, counted
+from posbias.profiles.measurements import load_profile
 from posbias.profiles.place_differences import CurveDifference, profile_difference
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.profiles.summary import LEAST_PROMPTS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from posbias.profiles.measurements import AnyProfile
 
 RESAMPLES = 1000
 """Bootstrap resamples of the prompts."""
@@ -197,10 +200,10 @@ def _said(score: Estimate, digits: int) -> str:
     return "–" if math.isnan(score.value) else f"{score.value:.{digits}f}"
 
 
-def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) -> Comparison:
+def compare(p: "AnyProfile", q: "AnyProfile", *, by_share: bool = False, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
-    - `p`: the profile that is judged, one number a position.
+    - `p`: the profile that is judged, one number a position, or what `load_profile` takes.
     - `q`: the reference, of the same length and query. Where it has prompts, they are resampled with `p` held
       fixed, and parted in groups to see how noisy they are; where `p` measured the same prompts, both are
       resampled together, and the noise ceiling is that of their differences (`Comparison.same_prompts`).
@@ -213,6 +216,7 @@ def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) ->
     query are left out. Raises `InvalidValueError` if the profiles differ in length or query without `by_share`, or
     have fewer than three positions (masses; others two).
     """
+    p, q = load_profile(p), load_profile(q)
     found = compare_all({"p": p}, q, by_share=by_share, seed=seed)
     pair = found.profiles["p"], found.reference
     ceiling = paired_ceiling(*pair, seed) if found.reliability and same_prompts(*pair) else None
@@ -220,8 +224,8 @@ def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) ->
 
 
 def compare_all(
-    predictions: Mapping[str, Profile],
-    measured: Profile,
+    predictions: "Mapping[str, AnyProfile]",
+    measured: "AnyProfile",
     *,
     held_out: Sequence[Fold] = (),
     by_share: bool = False,
@@ -231,9 +235,10 @@ def compare_all(
 
     `held_out` are predictions from a part of the prompts, to be judged on the rest (`folds`).
     """
+    given, measured = {name: load_profile(one) for name, one in predictions.items()}, load_profile(measured)
     if not by_share:
-        _check(predictions, measured)
-    predictions = {name: up_to_query(one, name) for name, one in predictions.items()}
+        _check(given, measured)
+    predictions = {name: up_to_query(one, name) for name, one in given.items()}
     measured = up_to_query(measured, "q")
     lengths = {one.tokens for one in (*predictions.values(), measured)}
     shares = min(lengths) if len(lengths) > 1 else None

@@ -13,10 +13,11 @@ read off other prompts of the profile than those that chose it.
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -34,8 +35,12 @@ from posbias.ordering.search import (
     worths,
 )
 from posbias.profiles.estimate import Estimate, about
+from posbias.profiles.measurements import load_profile
 from posbias.profiles.places import NATS, Places
 from posbias.profiles.profile import Profile
+
+if TYPE_CHECKING:
+    from posbias.profiles.measurements import AnyProfile
 
 __all__ = ["STRATEGIES", "Ordering", "order", "profile_of"]
 
@@ -187,7 +192,7 @@ def order(
     scores: Sequence[float] | Float[np.ndarray, "document"],
     lengths: Sequence[float] | Float[np.ndarray, "document"] | None = None,
     *,
-    profile: Profile | str | Path,
+    profile: "AnyProfile",
     prefix: float = 0.0,
     suffix: float = 0.0,
     in_tokens: bool = True,
@@ -197,14 +202,13 @@ def order(
     - `documents`: they themselves, or how many.
     - `scores`: [document], ≥ 0, in proportion to the chance that a document holds what is asked for.
     - `lengths`: [document], ≥ 0, in tokens or characters (`in_tokens`); None: all are as long.
-    - `profile`: what a place is worth: a `Profile`, or a known model or a file, as for `profile_of`.
+    - `profile`: what a place is worth: a `Profile`, a measurement, a known model or a file, as for `profile_of`.
     - `prefix`, `suffix`: the length of what stands before and behind the documents, in the unit of `lengths`.
     - `in_tokens`: whether lengths are in tokens; else in characters.
 
     Raises `InvalidValueError` for numbers that cannot be right, and as `profile_of`.
     """
-    if not isinstance(profile, Profile):
-        profile = profile_of(str(profile))
+    profile = profile_of(str(profile)) if isinstance(profile, str | os.PathLike) else load_profile(profile)
     count = documents if isinstance(documents, int) else len(documents)
     weights, sizes = _checked(count, scores, lengths)
     for name, given in (("prefix", prefix), ("suffix", suffix)):

@@ -11,10 +11,11 @@ from jaxtyping import Float
 
 from posbias.core.errors import wrong
 from posbias.core.spec import NaturalNumber
+from posbias.profiles.measurements import load_measurement
 from posbias.profiles.summary import at_ends
 
 if TYPE_CHECKING:
-    import xarray as xr
+    from posbias.profiles.measurements import AnyMeasurement
 
 Head = tuple[NaturalNumber, NaturalNumber]
 """Layer and head."""
@@ -22,13 +23,14 @@ LEAST_KEYS = 5
 """Keys of a query that has all parts."""
 
 
-def head_shares(measurement: "xr.Dataset", last: int = 1) -> "dict[str, Float[np.ndarray, 'layer head']]":
+def head_shares(measurement: "AnyMeasurement", last: int = 1) -> "dict[str, Float[np.ndarray, 'layer head']]":
     """By part of the context, the attention that each head gives it, mean over the `last` queries and prompts.
 
     Of a query with n keys, its own among them, and k = max(1, round(0.05·n)): `sink` is key 0, `first` the k keys
     behind it, `middle` the middle half, `last` the k keys before the own, `own` the query's key. Layers without a
     softmax are NaN. Raises `InvalidValueError` without `kernel_head`, and for more queries than have all parts.
     """
+    measurement = load_measurement(measurement)
     if "kernel_head" not in measurement:
         raise wrong("measurement", "kernel_head (posbias measure --head-kernels)", got="none")
     tokens = measurement.sizes["query"]

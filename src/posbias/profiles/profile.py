@@ -373,8 +373,10 @@ def measured_influence(measurement: "xr.Dataset") -> Profile:
 
     It has the names of model and text, and `prompts`. Source: Herasimchyk et al. 2026, Eq. (6).
     """
-    if "influence" not in measurement:
-        raise wrong("measurement", "the variable 'influence'", got="none")
+    if "influence" not in getattr(measurement, "data_vars", ()):
+        raise wrong(
+            "measurement", "one with the variable 'influence' (load_measurement reads a file)", got="none"
+        )
     about = {name: str(measurement.attrs.get(name, "")) for name in ("model", "text")}
     about |= {"measures": "gradient", "prompts": _prompts(measurement)}
     return Profile.from_samples(measurement["influence"].values, **about)

@@ -15,9 +15,8 @@ from posbias.core.errors import whole, wrong
 from posbias.core.packages import need
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from posbias.comparison.scores import Comparison
+    from posbias.profiles.measurements import AnyMeasurement
     from posbias.profiles.profile import Profile
 
 __all__ = ["Report", "report", "write_report"]
@@ -40,7 +39,7 @@ class Report:
 
 
 def write_report(
-    measurement: "xr.Dataset",
+    measurement: "AnyMeasurement",
     folder: str | os.PathLike[str],
     *,
     seed: int = 0,
@@ -48,12 +47,15 @@ def write_report(
 ) -> Report:
     """Predict, compare, draw, and write `report.html` and the figures into `folder`, each whole or not at all.
 
-    `measurement` is a dataset as `docs/measure.md` describes it; `seed` draws the resamples of the
+    `measurement` is a dataset as `docs/measure.md` describes it, or its file; `seed` draws the resamples of the
     prompts; `links` say what is in the same folder, by file. Files of an earlier report are replaced. Raises
     `MissingPackageError` without matplotlib or jinja2, `InvalidValueError` if the measurement lacks something,
     `OutputFileError` if a file cannot be written.
     """
+    from posbias.profiles.measurements import load_measurement
+
     whole("seed", seed, 0)
+    measurement = load_measurement(measurement)
     if other := {"encoder", "layer_kinds"} & measurement.attrs.keys():
         raise wrong("measurement", "one of a decoder of softmax layers", got=f"one with {other.pop()}")
     need("jinja2", "matplotlib", work="a report", extra="report")

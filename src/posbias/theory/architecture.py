@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.core.errors import whole, wrong
+from posbias.core.errors import is_number, whole, wrong
 from posbias.core.plotting import Plottable
 from posbias.core.spec import Count, Fractions, NaturalNumber, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent, QueryScale
@@ -337,7 +337,10 @@ def shortest_pattern(stack: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def gated(
-    architecture: Architecture, gates: Sequence[float] | Sequence[Sequence[float]], *, in_mixing: bool = False
+    architecture: Architecture,
+    gates: float | Sequence[float] | Sequence[Sequence[float]],
+    *,
+    in_mixing: bool = False,
 ) -> Architecture:
     """The architecture with gates on its heads: each head's output times a number g_h before heads are added.
 
@@ -354,10 +357,11 @@ def gated(
     `InvalidValueError` for counts that do not fit, a number below zero, gates that leave nothing of a layer
     without residual, and, unless `in_mixing`, for λ that was assumed and for hyper-connections.
     """
-    if not len(gates):
+    given: Any = [gates] if is_number(gates) else gates
+    if not len(given):
         raise wrong("gates", "one or more numbers", got="none")
-    lists = gates if np.ndim(gates[0]) else [gates]
-    depth, rows = architecture.depth, [tuple(map(float, row)) for row in lists]  # type: ignore[arg-type]
+    lists = given if np.ndim(given[0]) else [given]
+    depth, rows = architecture.depth, [tuple(map(float, row)) for row in lists]
     if len(rows) not in (1, depth):
         raise wrong("gates", f"one or {depth} (one per layer)", got=f"{len(rows)} lists")
     if not in_mixing and (architecture.mixing.assumed or architecture.streams is not None):

@@ -169,6 +169,9 @@ def decide(profiles: Mapping[str, Profile], caches: Mapping[str, Cache]) -> Deci
     """
     if len(profiles) < 2:
         raise wrong("profiles", "two or more", len(profiles))
+    for name, one in profiles.items():
+        if not isinstance(one, Profile):
+            raise wrong(f"profiles: {name}", "a Profile of `posbias.predict`", one)
     known = [(one.band.shapes if one.band else {}, one.summary) for one in profiles.values()]
     names = next((list(under) for under, _ in known if under), ["each as given"])
     shapes = {name: [under.get(name, own) for under, own in known] for name in names}

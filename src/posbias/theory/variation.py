@@ -290,9 +290,10 @@ def vary(
     `architecture`, `tokens`, `query`, `method` and `threads` as in `predict`; values are independent and share the
     cores. Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
     """
+    typed = QUANTITIES[one_of("vary", quantity, QUANTITIES)].typed
     points = [{quantity: value} for value in values]
     profiles = _at_points(load_architecture(architecture), points, tokens, query, method, threads)
-    return list(zip(map(QUANTITIES[quantity].typed, values), profiles, strict=True))
+    return list(zip(map(typed, values), profiles, strict=True))
 
 
 def vary_two(

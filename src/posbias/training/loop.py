@@ -421,6 +421,8 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
     if not experiments:
         raise wrong("experiment", "at least one experiment", got="none")
     for number, one in enumerate(experiments):
+        if not isinstance(one, Experiment):
+            raise wrong("experiment", "an Experiment (read_experiments reads a file)", one)
         if not compatible(experiments[0], one):
             what = "one shape, depth and optimisation to train together"
             raise wrong("experiment", what, got=f"another in number {number} than in number 0")
