@@ -20,9 +20,9 @@ from posbias.choice import Item
 from posbias.cli.options import engine
 from posbias.core.errors import ClusterError, InputFileError, InvalidValueError, OutputFileError, PosbiasError
 from posbias.core.running import Processes
-from posbias.retrieval import retrieval_job
+from posbias.retrieval import Session, ask, retrieval_job
 from posbias.simulation import RecencyModel
-from posbias.study import read_study
+from posbias.study import read_study, run_study
 from posbias.training import Experiment
 from posbias.training.cells import run_cells
 
@@ -65,6 +65,12 @@ FUNCTIONS = [
     ("order", lambda: posbias.order(2, [0.5, 0.2], profile=[1.0, 2.0]), "profile"),
     ("train", lambda: posbias.train("spec.toml"), "experiment"),
     ("vary", lambda: posbias.vary(TWO, "dept", [], 8), "vary"),
+    ("choose", lambda: posbias.choose(print, Item("", ("a", "b"))), "items"),
+    ("choose", lambda: posbias.choose(print, [{"question": "", "options": ["a", "b"]}]), "items"),
+    ("order", lambda: posbias.order(2.0, [0.5, 0.2], profile=EIGHT), "documents"),
+    ("prior_normalised", lambda: posbias.prior_normalised([1.0, 2.0], EIGHT), "profile"),
+    ("remedy", lambda: posbias.remedy(print, [("a", "b")]), "items"),
+    ("simulate", lambda: posbias.simulate({"dimension": 16}, 10), "model"),
     ("load_measurement", lambda: posbias.load_measurement("nowhere.nc"), "nowhere.nc"),
     ("load_profile", lambda: posbias.load_profile("nowhere.json"), "nowhere.json"),
     ("measure", lambda: posbias.measure("tiny-alibi", tokens=1), "tokens"),
@@ -95,6 +101,14 @@ FUNCTIONS = [
     # below the root
     ("", lambda: encodings.rotary_of({}), "model_type"),
     ("", lambda: retrieval_job("nedle"), "task"),
+    ("", lambda: retrieval_job(pairs="5"), "pairs"),
+    ("", lambda: Session(KEYS), "jobs"),
+    ("", lambda: ask("model", KEYS), "generator"),
+    ("", lambda: Item("", "ab"), "options"),
+    ("", lambda: Item("", ("a", "b"), right=2), "right"),
+    ("", lambda: Item("", ("a", "b"), right="a"), "right"),
+    ("", lambda: Item("", ("a", "b"), sides=("x", 1)), "sides"),
+    ("", lambda: run_study("nowhere.toml", "results"), "nowhere.toml"),
     ("", lambda: Endpoint("ftp://host/v1", "model"), "endpoint"),
     ("", lambda: run_cells([Experiment()], "cells", sequences=0), "sequences"),
     ("", lambda: read_study("nowhere.toml"), "nowhere.toml"),

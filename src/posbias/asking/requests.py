@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.errors import ModelError, shortened
+from posbias.core.errors import ModelError, shortened, wrong
 from posbias.core.matching import TOKENS_A_WORD, words_in
 
 Scores = tuple[Float[np.ndarray, "ending"], Bool[np.ndarray, "ending"]]
@@ -190,10 +190,13 @@ def each_answer(
     """Requests with their answers, as they come; `concurrency` threads call the generator (1: this one does).
 
     After an error no further request begins; those under way are waited for and yielded, then it is raised. After
-    an interruption nothing is waited for. Raises `ModelError` where the generator returns no text.
+    an interruption nothing is waited for. Raises `ModelError` where the generator returns no text,
+    `InvalidValueError` where it is none.
     """
     stopped, errors = threading.Event(), list[BaseException]()
     write: Any = getattr(generator, "write", generator)
+    if not callable(write):
+        raise wrong("generator", "a function from prompt to text, or what has `write`", generator)
 
     def answer(request: Request) -> str | None:
         if stopped.is_set():

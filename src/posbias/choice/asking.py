@@ -126,7 +126,7 @@ def choose(
     Raises `InvalidValueError` for what cannot be right, `ModelError` where there is no answer, as `AnswerFile`;
     and as `posbias.measure` where a model cannot be opened.
     """
-    held = read_items(items) if isinstance(items, str | os.PathLike) else items
+    held = read_items(items)
     scored = (model := is_model(who)) or hasattr(who, "score")
     if influence and not model:
         raise InvalidValueError("influence: expected a model that is opened, got one that is asked")

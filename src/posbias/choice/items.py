@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.core.errors import InvalidValueError, errors_of, shortened
+from posbias.core.errors import InvalidValueError, errors_of, is_integer, shortened, wrong
 from posbias.core.files import data_table
 from posbias.core.matching import normalised
 from posbias.core.tables import Names, bare_name, number, table_lines, unexpected
@@ -25,7 +25,7 @@ class Item:
     """A question (which may be empty), its options, and the number of the right one (−1: nobody knows).
 
     `details`: of tools, what each does. `sides`: whose each option is. Raises `InvalidValueError` for fewer than 2
-    or more than 26 options, and for two that are alike.
+    or more than 26 options, for two that are alike or no text, and for a right one that is none of them.
     """
 
     question: str
@@ -36,20 +36,34 @@ class Item:
     sides: tuple[str, ...] = ()
 
     def __post_init__(self):
+        for name in ("options", "details", "sides"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+                raise wrong(name, "a tuple of texts", given)
+            object.__setattr__(self, name, tuple(given))
         if not 2 <= len(self.options) <= len(LETTERS):
             raise InvalidValueError(f"options: expected 2 to {len(LETTERS)}, got {len(self.options)}")
         plain = [" ".join(option.split()) for option in self.options]
         if len({*plain, ""}) <= len(plain):
             raise InvalidValueError(f"options: expected texts that differ, got {shortened(self.options)}")
+        if not is_integer(self.right) or not -1 <= self.right < len(plain):
+            raise wrong("right", f"the number of an option, 0 to {len(plain) - 1}, or -1", self.right)
 
 
-def read_items(path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> tuple[Item, ...]:
-    """Read items from JSON lines, JSON or CSV, or a set of ours by its name. Raises `InputFileError`.
+def read_items(
+    path: str | os.PathLike[str] | Sequence[Item], columns: Mapping[str, str] | None = None
+) -> tuple[Item, ...]:
+    """Read items from JSON lines, JSON or CSV, or a set of ours by its name; those in memory stay as they are.
 
     A row has `question`, `options` (a list of texts, or of objects with name and description, or by letter; or a
     column for each: A, B, …; option_1, …; response_a, …) and, where known, `right`: a letter, the option itself,
     or its number, from 0 or from 1, which the numbers of all rows must tell. `columns` says what columns hold.
+    Raises `InputFileError`, and `InvalidValueError` for what is neither a file nor items.
     """
+    if not isinstance(path, str | os.PathLike):
+        if isinstance(path, Item) or not all(isinstance(item, Item) for item in path):
+            raise wrong("items", "a list of Item, or a file", path)
+        return tuple(path)
     roles = {role: NAMES[role] for role in ROLES}
     names, held = Names(cells=NAMES["options"], roles=roles, columns=columns or {}), []
     ours = [("", row) for row in NAMES["sets"].get(str(path), []) if not Path(path).is_file()]

@@ -15,6 +15,7 @@ gives the first and last tokens much whatever they say, if the model does.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +23,12 @@ from posbias.comparison.agreement import same_prompts
 from posbias.comparison.scores import up_to_query
 from posbias.core.errors import wrong
 from posbias.profiles.estimate import Estimate, ratio_of_means
+from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import LEAST_PROMPTS, at_ends
+
+if TYPE_CHECKING:
+    from posbias.profiles.measurements import AnyProfile
 
 MEASURES = "attribution / prior"
 
@@ -125,7 +130,7 @@ def _words(one: PartDifference) -> str:
 # --- attributions over a prior ---------------------------------------------------------------------------------
 
 
-def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
+def prior_normalised(attributions: "AnyProfile", prior: "AnyProfile") -> Profile:
     """Each prompt's attributions as shares of their absolute sum, divided by the prior's mass, mean over prompts.
 
     r_pj = a_pj / (Σ_k |a_pk| · m_j): 1 where a position gets what the prior predicts. `se` is over prompts and,
@@ -133,6 +138,7 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     signed, its samples are the prompts'. Raises `InvalidValueError` for lengths that differ, a prior that is no
     mass or 0 somewhere, and a prompt whose attributions are all 0.
     """
+    attributions, prior = load_profile(attributions), load_profile(prior)
     if prior.kind != "mass":
         raise wrong("prior", "a mass", got=f"a profile of {prior.kind}")
     if attributions.tokens != prior.tokens:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InputFileError, nearest, wrong
+from posbias.core.errors import InputFileError, is_integer, nearest, wrong
 from posbias.imports import QUANTITY, read
 from posbias.imports.columns import FEWEST_PLACES
 from posbias.ordering.search import (
@@ -209,6 +209,8 @@ def order(
     Raises `InvalidValueError` for numbers that cannot be right, and as `profile_of`.
     """
     profile = profile_of(str(profile)) if isinstance(profile, str | os.PathLike) else load_profile(profile)
+    if not is_integer(documents) and not hasattr(documents, "__len__"):
+        raise wrong("documents", "they themselves, or how many", documents)
     count = documents if isinstance(documents, int) else len(documents)
     weights, sizes = _checked(count, scores, lengths)
     for name, given in (("prefix", prefix), ("suffix", suffix)):

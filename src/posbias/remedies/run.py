@@ -20,7 +20,7 @@ from posbias.asking.opening import opened
 from posbias.asking.requests import PromptParts, specification_of
 from posbias.choice import ChoiceAnswer, ChoiceJob, Item, choose
 from posbias.choice.asking import presentations
-from posbias.choice.items import kind_of
+from posbias.choice.items import kind_of, read_items
 from posbias.core.errors import one_of, wrong
 from posbias.core.matching import words_in
 from posbias.core.progress import OnEvent
@@ -91,7 +91,7 @@ class Task(NamedTuple):
 
 def remedy(
     who: Any,
-    asked: Session | Sequence[Item],
+    asked: Session | Sequence[Item] | str | os.PathLike[str],
     remedies: Sequence[str | Remedy] = (),
     *,
     job: ChoiceJob | None = None,
@@ -106,7 +106,8 @@ def remedy(
 
     who: whoever scores or writes, a function from prompt to text, or a model, as of `posbias.measure`, which is
         opened with `loading` and scores on `threads`.
-    asked: a `Session` of one job, of keys or documents (of keys whoever scores gives margins); or items.
+    asked: a `Session` of one job, of keys or documents (of keys whoever scores gives margins); or items, or
+        the file that has them.
     remedies: names of `REMEDIES` or values; without any, all that can treat it, but those inside a model.
     job: how items are asked. folder: where answers are kept, a folder for each remedy.
     concurrency: threads that ask whom is not opened.
@@ -152,6 +153,7 @@ def fitting(remedies: Sequence[str | Remedy], task: Task) -> list[Remedy]:
 def task_of(asked: Any, scored: bool, concurrency: int = 1, job: ChoiceJob | None = None) -> Task:
     """What remedies treat. Raises `InvalidValueError` for several jobs, or another task."""
     if not isinstance(asked, Session):
+        asked = read_items(asked)
         how: Any = job or ChoiceJob(kind_of(asked), again=0)
         parts = {one.request.prompt: one.parts for one in presentations(asked, how)}
 

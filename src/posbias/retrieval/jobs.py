@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from posbias.core.errors import InvalidValueError, one_of, wrong
+from posbias.core.errors import InvalidValueError, one_of, whole, wrong
 from posbias.core.spec import Count, NaturalNumber, later, value
 from posbias.retrieval.wordings import WORDINGS
 
@@ -77,7 +77,7 @@ def retrieval_job(
     if pairs is None and length is None:
         pairs, length = PAIRS.get(task), {"needle": LENGTH}.get(task)
     if positions is None:
-        positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
+        positions = POSITIONS if pairs is None else max(3, min(POSITIONS, whole("pairs", pairs, 1)))
     wording = next(iter(WORDINGS[task])) if wording is None else wording
     kind = kind or {"rules": KINDS[0]}.get(task)
     parts: Any = (task, pairs, length, wording, positions, prompts, seed, kind)

@@ -98,6 +98,8 @@ class Session:
             if given is not None and not 0 < given < most:
                 raise wrong(name, f"a number above 0 and below {most:g}", given)
         counted("concurrency", self.concurrency)
+        if not (isinstance(self.jobs, tuple) and all(isinstance(job, RetrievalJob) for job in self.jobs)):
+            raise wrong("jobs", "a tuple of jobs (retrieval_job makes one)", self.jobs)
         if not self.jobs:
             sets = self.documents
             job = retrieval_job("keys" if self.text is None else "needle")

@@ -334,6 +334,8 @@ def _blocks(
 
 
 def _check(model: RecencyModel, samples: int | None, until_se: float | None) -> None:
+    if not isinstance(model, RecencyModel):
+        raise wrong("model", "a RecencyModel", model)
     if samples is not None:
         whole("samples", samples, 1)
     if until_se is not None:

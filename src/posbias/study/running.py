@@ -33,7 +33,7 @@ from posbias.core.sweeps import words_of
 from posbias.profiles.claims import Evidence, Judged, deciding, judged, shares
 from posbias.profiles.estimate import Estimate
 from posbias.study.quantities import estimate_at
-from posbias.study.value import Cell, StatedClaim, Study, as_dict
+from posbias.study.value import Cell, StatedClaim, Study, as_dict, read_study
 
 MANIFEST, CELLS = "study.json", "cells"
 _NAMED = 3
@@ -84,14 +84,14 @@ class Outcome:
 
 
 def run_study(
-    study: Study,
+    study: Study | str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
     engine: Engine | None = None,
     again: bool = False,
     on_event: OnEvent | None = None,
 ) -> Outcome:
-    """Compute the cells of a study that `folder` does not have, and return all of them.
+    """Compute the cells of a study, or of its file, that `folder` does not have, and return all of them.
 
     `engine` does the work (default: here, one cell after another); it does not change the results. `again`
     computes every cell anew in new files. `on_event` counts cells, in fractions. Damaged files are logged.
@@ -100,7 +100,7 @@ def run_study(
     of another schema version, `OutputFileError` when a result cannot be written, `MissingPackageError` before any
     cell, KeyboardInterrupt on Ctrl-C, saying what is kept; and what the engine raises.
     """
-    folder = Path(folder)
+    study, folder = study if isinstance(study, Study) else read_study(study), Path(folder)
     need_writable(folder)
     clear_leftovers(folder)
     cells = study.all_cells
