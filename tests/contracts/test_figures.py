@@ -157,6 +157,14 @@ def test_a_figure_in_one_line_is_as_large_as_asked_and_has_intervals(measured):
         pyplot.close(ax.figure)
 
 
+def test_a_file_is_drawn_as_what_it_holds(measured, tmp_path):
+    path = posbias.save_measurement(measured, tmp_path / "m.nc")
+    (drawn, expected) = (posbias.plot({"a": of}).collections[0].get_paths()[0] for of in (path, measured))
+    np.testing.assert_array_equal(drawn.vertices, expected.vertices)
+    assert posbias.plot(path).get_legend_handles_labels()[1] == [posbias.measured_influence(measured).model]
+    assert posbias.plot(ROOT / "tests/elsewhere/liu_kv").get_ylabel() == "accuracy"
+
+
 def test_each_of_several_sizes_is_a_curve_that_is_named():
     one = posbias.read(ROOT / "tests/elsewhere/liu_kv").places
     sizes = [replace(one, job={"pairs": pairs, "length": None}) for pairs in (75, 140)]

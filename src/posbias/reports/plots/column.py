@@ -5,12 +5,13 @@
 Each makes a figure of its own; `value.plot(ax)` draws on axes that are there.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.choice.answer import ChoiceAnswer
+from posbias.choice.answer import ChoiceAnswer, read
 from posbias.core.errors import positive, wrong
 from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile, measured_influence
@@ -23,17 +24,18 @@ if TYPE_CHECKING:
 def plot(values: Any, *, size: tuple[float, float] = (3.4, 2.4), out: str | Path | None = None) -> "Axes":
     """Draw values of one kind on new axes, with 95 % intervals where they have any, and return the axes.
 
-    `values`: one, or a dictionary of several by name. Profiles of mass and measurements are drawn by share of the
-    text, rates and signed numbers by place; retrievals (`Places`) by place, in the quantity that decides their
-    verdict; of answers on choices the effect of each slot, or of more than six answers the first slot's less the
-    last's. `size`: width and height in inches, whatever the legend takes. `out`: a file to write, a PDF, SVG or
-    PNG by its suffix.
+    `values`: one, or a dictionary of several by name, in memory or as files that `posbias.read` reads. Profiles of
+    mass and measurements are drawn by share of the text, rates and signed numbers by place; retrievals (`Places`)
+    by place, in the quantity that decides their verdict; of answers on choices the effect of each slot, or of more
+    than six answers the first slot's less the last's. `size`: width and height in inches, whatever the legend
+    takes. `out`: a file to write, a PDF, SVG or PNG by its suffix.
 
     Raises `InvalidValueError` for no values, other ones or several kinds, and for another suffix;
     `OutputFileError` where the file cannot be written, `MissingPackageError` without matplotlib.
     """
-    given = values if isinstance(values, dict) else {getattr(values, "model", ""): values}
-    named: Any = {k: measured_influence(v) if hasattr(v, "data_vars") else v for k, v in given.items()}
+    if not isinstance(values, dict):
+        values = {getattr(held := _held(values), "model", ""): held}
+    named: Any = {name: _held(value) for name, value in values.items()}
     kinds, first = {*map(_kind, named.values())}, next(iter(named.values()), None)
     if len(kinds) != 1 or not isinstance(first, Profile | Places | ChoiceAnswer):
         raise wrong("values", "profiles, retrievals or choices of one kind", sorted(kinds))
@@ -54,6 +56,13 @@ def plot(values: Any, *, size: tuple[float, float] = (3.4, 2.4), out: str | Path
     if out is not None:
         style.save_figure(ax.figure, out)
     return ax
+
+
+def _held(value: Any) -> Any:
+    """What is drawn of a value: a file's results, a measurement's influence, or the value."""
+    if isinstance(value, str | os.PathLike):
+        return read(value)
+    return measured_influence(value) if hasattr(value, "data_vars") else value
 
 
 def _kind(value: Any) -> str:
