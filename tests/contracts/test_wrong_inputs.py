@@ -83,6 +83,7 @@ FUNCTIONS = [
     ("preset", lambda: posbias.preset("bloom-7b"), "preset"),
     ("prior_normalised", lambda: posbias.prior_normalised(EIGHT, NINE), "prior"),
     ("read", lambda: posbias.read("nowhere.csv"), "nowhere.csv"),
+    ("read", lambda: posbias.read([1, 2]), "path"),
     ("remedy", lambda: posbias.remedy(print, [Item("", ("a", "b"))], ["none"]), "remedy"),
     ("report", lambda: posbias.report(without("mixing"), "out"), "measurement"),
     ("retrieve", lambda: posbias.retrieve("tiny-alibi", KEYS, threads=0), "threads"),

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from http_servers import prompt_of, serving
 from readers import reads, reads_both_ends
@@ -123,6 +124,17 @@ def test_a_report_of_decisions_made_elsewhere(answered):
     page = Path("page/report.html").read_text()
     assert page.count("<svg") == 2
     assert "<td>nan" not in page
+
+
+def test_a_data_frame_is_read_as_its_file(folder):
+    rates = pd.DataFrame({"position": range(5), "accuracy": CURVE, "n": 40})
+    assert posbias.read(rates).mass.tolist() == CURVE
+    orders = [["tea", "milk"], ["milk", "tea"]]
+    pairs = pd.DataFrame({"options": orders * 6, "winner": "tea", "item": np.arange(12) // 2})
+    (answer,) = posbias.read(pairs).values()
+    assert answer.decisions.order.tolist() == [[0, 1], [1, 0]] * 6
+    with pytest.raises(posbias.PosbiasError, match=r"^table: expected columns of places and scores"):
+        posbias.read(pd.DataFrame({"a": [1, 2]}))
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl", "gz"])

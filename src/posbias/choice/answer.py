@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -21,6 +22,7 @@ from jaxtyping import Float, Int
 from posbias import imports
 from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, clustered_mean
 from posbias.core.answers import Number, OverPrompts, Part, Texts, entry
+from posbias.core.errors import InputFileError, wrong
 from posbias.core.formats import dump_json
 from posbias.imports.columns import Choice
 from posbias.imports.decisions import read_decisions
@@ -29,6 +31,9 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.gaps import ENDS, percent
 from posbias.profiles.places import Places
 from posbias.profiles.profile import Profile
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ALPHA = 0.05
 """The level below which a p-value is said to show something."""
@@ -290,9 +295,21 @@ def _even_share(rows: Float[np.ndarray, "item slot"]) -> float:
 
 
 def read(
-    path: str | os.PathLike[str], *, columns: Mapping[str, str] | None = None, **how: Any
+    path: "str | os.PathLike[str] | pd.DataFrame", *, columns: Mapping[str, str] | None = None, **how: Any
 ) -> Profile | dict[str, ChoiceAnswer]:
-    """Read results that anybody made: decisions as `read_choices`, all else as `posbias.imports.read`."""
+    """Read results that anybody made: decisions as `read_choices`, all else as `posbias.imports.read`.
+
+    A DataFrame is read as a file of its rows would be.
+    """
+    if not isinstance(path, str | os.PathLike):
+        if not hasattr(path, "columns"):
+            raise wrong("path", "a file, a folder or a DataFrame", path)
+        with TemporaryDirectory() as folder:
+            path.to_json(file := Path(folder, "table.jsonl"), orient="records", lines=True)
+            try:
+                return read(file, columns=columns, **how)
+            except InputFileError as error:
+                raise InputFileError(str(error).replace(str(file), "table")) from None
     return read_choices(path, columns) or imports.read(path, columns=columns, **how)
 
 
