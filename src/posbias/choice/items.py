@@ -2,7 +2,7 @@
 
 import os
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +38,8 @@ class Item:
     def __post_init__(self):
         for name in ("options", "details", "sides"):
             given = getattr(self, name)
-            if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+            texts = isinstance(given, Sequence) and all(isinstance(one, str) for one in given)
+            if isinstance(given, str) or not texts:
                 raise wrong(name, "a tuple of texts", given)
             object.__setattr__(self, name, tuple(given))
         if not 2 <= len(self.options) <= len(LETTERS):
@@ -51,7 +52,7 @@ class Item:
 
 
 def read_items(
-    path: str | os.PathLike[str] | Sequence[Item], columns: Mapping[str, str] | None = None
+    path: str | os.PathLike[str] | Item | Iterable[Item], columns: Mapping[str, str] | None = None
 ) -> tuple[Item, ...]:
     """Read items from JSON lines, JSON or CSV, or a set of ours by its name; those in memory stay as they are.
 
@@ -61,9 +62,10 @@ def read_items(
     Raises `InputFileError`, and `InvalidValueError` for what is neither a file nor items.
     """
     if not isinstance(path, str | os.PathLike):
-        if isinstance(path, Item) or not all(isinstance(item, Item) for item in path):
+        given = tuple(path) if isinstance(path, Iterable) else (path,)
+        if not all(isinstance(item, Item) for item in given):
             raise wrong("items", "a list of Item, or a file", path)
-        return tuple(path)
+        return given
     roles = {role: NAMES[role] for role in ROLES}
     names, held = Names(cells=NAMES["options"], roles=roles, columns=columns or {}), []
     ours = [("", row) for row in NAMES["sets"].get(str(path), []) if not Path(path).is_file()]
