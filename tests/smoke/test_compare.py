@@ -50,6 +50,8 @@ def test_in_python_a_file_a_measurement_and_a_profile_are_compared_alike(measure
         (one, other) = (posbias.order(3, [0.5, 0.3, 0.2], profile=of) for of in (given, influence))
         assert (one.permutation, one.verdict) == (other.permutation, other.verdict)
     assert posbias.predictions(measured).keys() == posbias.predictions(held).keys()
+    rates = posbias.read(ELSEWHERE / "liu_kv")
+    assert str(posbias.compare(ELSEWHERE / "liu_kv", rates)) == str(posbias.compare(rates, rates))
     page = posbias.write_report(measured, folder / "page").page.read_bytes()
     assert page == posbias.write_report(held, folder / "other").page.read_bytes()
     bundled = posbias.load_measurement("smollm2-135m")

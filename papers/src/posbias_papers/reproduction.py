@@ -64,11 +64,18 @@ class Reproduction:
         return tuple(path for made in self.made.values() for path in (*made.figures, *made.files))
 
     def as_dict(self) -> dict[str, Any]:
-        """Files, claims and cells, for JSON."""
+        """Files, claims, and what pages have of cells and printed numbers, each once, for JSON."""
+        pages = [made.page.data for made in self.made.values()]
+        rows = {
+            key: [*{dump_json(row): row for data in pages for row in data.get(key, ())}.values()]
+            for key in ("cells", "published")
+            if key == "cells" or any(key in data for data in pages)
+        }
         claims = {name: [claim.as_dict() for claim in claims] for name, claims in self.claims.items()}
         figures = [str(path) for made in self.made.values() for path in made.figures]
         files = [str(path) for made in self.made.values() for path in made.files]
-        return {"figures": figures, "files": files, "claims": claims, "seconds": self.seconds, **self.more}
+        about = {"figures": figures, "files": files, "claims": claims, "seconds": self.seconds}
+        return {**about, **rows, **self.more}
 
 
 def reproduce(
@@ -97,6 +104,8 @@ def reproduce(
     need_writable(folder / "cells" / "cell.nc")
     clear_leftovers(folder)
     known = {name: serving(studies[name], effort) if recorded else None for name in names}
+    for name in (name for name, one in known.items() if one):
+        log.info("%s: from the record (%s); --rerun makes it anew", name, known[name])
     made = {name: write(studies[name], one.table(), one.effort, folder) for name, one in known.items() if one}
     tables = Tables({}, "")
     if rest := [name for name in names if name not in made]:

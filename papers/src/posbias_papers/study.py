@@ -98,7 +98,7 @@ class Recorded:
 
     effort: str
     basis: Basis
-    serves: tuple[str, ...]
+    serves: tuple[str | int, ...]
     table: Callable[[], Any]
     when: str = ""
 
@@ -119,7 +119,7 @@ class Tables:
     """The tidy tables of some studies, by name, and the effort that every cell has at least.
 
     `left_out` says of which studies there is nothing to show, and why; `more` is what the answer of the paper's
-    command has in addition: `cells`, and others by paper.
+    command has beyond what pages have.
     """
 
     frames: Mapping[str, Any]

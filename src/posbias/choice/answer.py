@@ -22,7 +22,7 @@ from jaxtyping import Float, Int
 from posbias import imports
 from posbias.choice.effects import LEAST_SETS, ChoiceEffects, Test, clustered_mean
 from posbias.core.answers import Number, OverPrompts, Part, Texts, entry
-from posbias.core.errors import InputFileError, wrong
+from posbias.core.errors import InputFileError
 from posbias.core.formats import dump_json
 from posbias.imports.columns import Choice
 from posbias.imports.decisions import read_decisions
@@ -34,6 +34,8 @@ from posbias.profiles.profile import Profile
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from posbias.imports import AnyProfile
 
 ALPHA = 0.05
 """The level below which a p-value is said to show something."""
@@ -295,22 +297,22 @@ def _even_share(rows: Float[np.ndarray, "item slot"]) -> float:
 
 
 def read(
-    path: "str | os.PathLike[str] | pd.DataFrame", *, columns: Mapping[str, str] | None = None, **how: Any
+    path: "AnyProfile | pd.DataFrame", *, columns: Mapping[str, str] | None = None, **how: Any
 ) -> Profile | dict[str, ChoiceAnswer]:
     """Read results that anybody made: decisions as `read_choices`, all else as `posbias.imports.read`.
 
     A DataFrame is read as a file of its rows would be.
     """
-    if not isinstance(path, str | os.PathLike):
-        if not hasattr(path, "columns"):
-            raise wrong("path", "a file, a folder or a DataFrame", path)
+    given: Any = path
+    if hasattr(given, "to_json"):
         with TemporaryDirectory() as folder:
-            path.to_json(file := Path(folder, "table.jsonl"), orient="records", lines=True)
+            given.to_json(file := Path(folder, "table.jsonl"), orient="records", lines=True)
             try:
                 return read(file, columns=columns, **how)
             except InputFileError as error:
                 raise InputFileError(str(error).replace(str(file), "table")) from None
-    return read_choices(path, columns) or imports.read(path, columns=columns, **how)
+    found = read_choices(given, columns) if isinstance(given, str | os.PathLike) else {}
+    return found or imports.read(given, columns=columns, **how)
 
 
 def read_choices(

@@ -22,13 +22,13 @@ import numpy as np
 from posbias.comparison.agreement import same_prompts
 from posbias.comparison.scores import up_to_query
 from posbias.core.errors import wrong
+from posbias.imports import read
 from posbias.profiles.estimate import Estimate, ratio_of_means
-from posbias.profiles.measurements import load_profile
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import LEAST_PROMPTS, at_ends
 
 if TYPE_CHECKING:
-    from posbias.profiles.measurements import AnyProfile
+    from posbias.imports import AnyProfile
 
 MEASURES = "attribution / prior"
 
@@ -138,7 +138,7 @@ def prior_normalised(attributions: "AnyProfile", prior: "AnyProfile") -> Profile
     signed, its samples are the prompts'. Raises `InvalidValueError` for lengths that differ, a prior that is no
     mass or 0 somewhere, and a prompt whose attributions are all 0.
     """
-    attributions, prior = load_profile(attributions), load_profile(prior)
+    attributions, prior = read(attributions), read(prior)
     if prior.kind != "mass":
         raise wrong("prior", "a mass", got=f"a profile of {prior.kind}")
     if attributions.tokens != prior.tokens:

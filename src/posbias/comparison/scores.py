@@ -32,8 +32,8 @@ from posbias.comparison.predictors import Fold
 from posbias.core.errors import whole, wrong
 from posbias.core.machine import stream
 from posbias.core.plotting import Plottable
+from posbias.imports import read
 from posbias.profiles.estimate import Estimate, counted
-from posbias.profiles.measurements import load_profile
 from posbias.profiles.place_differences import CurveDifference, profile_difference
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.profiles.summary import LEAST_PROMPTS
@@ -41,7 +41,7 @@ from posbias.profiles.summary import LEAST_PROMPTS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from posbias.profiles.measurements import AnyProfile
+    from posbias.imports import AnyProfile
 
 RESAMPLES = 1000
 """Bootstrap resamples of the prompts."""
@@ -203,7 +203,7 @@ def _said(score: Estimate, digits: int) -> str:
 def compare(p: "AnyProfile", q: "AnyProfile", *, by_share: bool = False, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
-    - `p`: the profile that is judged, one number a position, or what `load_profile` takes.
+    - `p`: the profile that is judged, one number a position, or what `posbias.read` reads as a profile.
     - `q`: the reference, of the same length and query. Where it has prompts, they are resampled with `p` held
       fixed, and parted in groups to see how noisy they are; where `p` measured the same prompts, both are
       resampled together, and the noise ceiling is that of their differences (`Comparison.same_prompts`).
@@ -216,7 +216,7 @@ def compare(p: "AnyProfile", q: "AnyProfile", *, by_share: bool = False, seed: i
     query are left out. Raises `InvalidValueError` if the profiles differ in length or query without `by_share`, or
     have fewer than three positions (masses; others two).
     """
-    p, q = load_profile(p), load_profile(q)
+    p, q = read(p), read(q)
     found = compare_all({"p": p}, q, by_share=by_share, seed=seed)
     pair = found.profiles["p"], found.reference
     ceiling = paired_ceiling(*pair, seed) if found.reliability and same_prompts(*pair) else None
@@ -235,7 +235,7 @@ def compare_all(
 
     `held_out` are predictions from a part of the prompts, to be judged on the rest (`folds`).
     """
-    given, measured = {name: load_profile(one) for name, one in predictions.items()}, load_profile(measured)
+    given, measured = {name: read(one) for name, one in predictions.items()}, read(measured)
     if not by_share:
         _check(given, measured)
     predictions = {name: up_to_query(one, name) for name, one in given.items()}

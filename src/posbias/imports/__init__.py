@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from posbias.core.errors import InputFileError, OtherKindError, wrong
 from posbias.core.files import read_text
@@ -35,7 +35,12 @@ from posbias.imports.columns import (
 from posbias.imports.shapes import long
 from posbias.profiles.measurements import RETRIEVAL, influence_in, load_profile, load_retrieval
 from posbias.profiles.places import KIND, Places, places_in, retrieval_curve
-from posbias.profiles.profile import Profile
+from posbias.profiles.profile import Profile, measured_influence
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    AnyProfile = Profile | xr.Dataset | str | os.PathLike[str]
 
 __all__ = ["FORMATS", "file_in", "is_asked", "read", "read_curves", "read_one", "recognised"]
 
@@ -67,7 +72,7 @@ _NAMES = Names(
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: "AnyProfile",
     *,
     model: str | None = None,
     tokens: int | Literal["all"] | None = None,
@@ -75,15 +80,22 @@ def read(
 ) -> Profile:
     """Read a file, or a folder of files, of results as a profile, whoever made it.
 
+    A profile in memory is returned as it is, a measurement is its influence.
     Our own: a measurement's .nc, a retrieval's .nc or JSON (or the folder of one), a prediction's JSON, a plain
     list of weights. Others': one of `FORMATS`, recognised by its columns, or arrays; what it was taken for is
     logged and is `attrs["read_as"]`. Where a file has several, `model` chooses one, `tokens` a context length
     ("all": the mean over them); `columns` says which column is what ({"place": "answer_position", "score": "em"};
     also total, trial, length, model and, for the scale, one of `posbias.imports.columns.SCALES`). Raises
-    `InputFileError` for what cannot be decided, `MissingPackageError` for an .nc without xarray and for
-    .safetensors without safetensors.
+    `InputFileError` for what cannot be decided, `InvalidValueError` for what is none of these,
+    `MissingPackageError` for an .nc without xarray and for .safetensors without safetensors.
     """
-    return read_one(path, Choice(model, tokens, columns or {}))
+    if isinstance(path, Profile):
+        return path
+    if isinstance(path, str | os.PathLike):
+        return read_one(path, Choice(model, tokens, columns or {}))
+    if not hasattr(path, "data_vars"):
+        raise wrong("profile", "a Profile (Profile.from_weights makes one), a measurement or a file", path)
+    return measured_influence(path)
 
 
 def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:

@@ -35,12 +35,11 @@ from posbias.ordering.search import (
     worths,
 )
 from posbias.profiles.estimate import Estimate, about
-from posbias.profiles.measurements import load_profile
 from posbias.profiles.places import NATS, Places
 from posbias.profiles.profile import Profile
 
 if TYPE_CHECKING:
-    from posbias.profiles.measurements import AnyProfile
+    from posbias.imports import AnyProfile
 
 __all__ = ["STRATEGIES", "Ordering", "order", "profile_of"]
 
@@ -208,7 +207,7 @@ def order(
 
     Raises `InvalidValueError` for numbers that cannot be right, and as `profile_of`.
     """
-    profile = profile_of(str(profile)) if isinstance(profile, str | os.PathLike) else load_profile(profile)
+    profile = profile_of(str(profile)) if isinstance(profile, str | os.PathLike) else read(profile)
     if not is_integer(documents) and not hasattr(documents, "__len__"):
         raise wrong("documents", "they themselves, or how many", documents)
     count = documents if isinstance(documents, int) else len(documents)

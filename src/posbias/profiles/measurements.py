@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     AnyMeasurement = xr.Dataset | str | os.PathLike[str]
-    AnyProfile = Profile | AnyMeasurement
 
 HALVES = EVEN, ODD = "_even", "_odd"
 """What the names of means over prompts with even and with odd numbers end with."""
@@ -182,21 +181,12 @@ class _Prediction:
     calibration: Calibration | None = None
 
 
-def load_profile(profile: "AnyProfile") -> Profile:
+def load_profile(path: str | os.PathLike[str]) -> Profile:
     """Read a profile: the JSON of a prediction, a plain JSON list of weights, or a measurement's `.nc`.
 
-    A plain list is divided by its sum. One that is in memory is returned as it is, a measurement is its influence.
-    Raises `InputFileError` naming what the file holds instead, `InvalidValueError` for what is none of these.
+    A plain list is divided by its sum. Raises `InputFileError` naming what the file holds instead.
     """
-    if isinstance(profile, Profile):
-        return profile
-    if not isinstance(profile, str | os.PathLike):
-        if not hasattr(profile, "data_vars"):
-            raise wrong(
-                "profile", "a Profile (Profile.from_weights makes one), a measurement or a file", profile
-            )
-        return measured_influence(profile)
-    path = Path(profile)
+    path = Path(path)
     if path.suffix.lower() == ".nc":
         return influence_in(path)
     try:

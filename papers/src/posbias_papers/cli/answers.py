@@ -91,7 +91,7 @@ class Reproduced(Part):
     files: Files = entry("pages, tables, JSON")
     claims: dict[str, list[JudgedClaim]]
     seconds: float
-    cells: Rows = entry("what was computed, none of what is drawn from the record", default=[])
+    cells: Rows
 
 
 class PaperKim2026(Reproduced, Answer):

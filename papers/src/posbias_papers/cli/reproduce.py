@@ -21,7 +21,7 @@ class KimOptions:
     ----------
     effort
         Draws of all embeddings in every panel: quick (a million), full (ten million, as in the paper), or a number
-        such as 1e5. quick and full are taken from the record, which has ten million, unless --rerun or --seed is
+        such as 1e5. quick and full are drawn from the record, which has ten million, unless --rerun or --seed is
         given; kept simulations that have more are used as they are.
     out
         The folder to write to.
@@ -46,7 +46,8 @@ def kim2026(*what: str, options: KimOptions = KimOptions()) -> None:
     what
         fig1 to fig7, section3 (the printed probabilities), or all, the default.
     """
-    _reproduce("kim2026", what or ("all",), options, ("seed", "threads"), COMPILING)
+    drawn = shared.given(options).keys().isdisjoint({"seed", "rerun"})
+    _reproduce("kim2026", what or ("all",), options, ("seed", "threads"), COMPILING, recorded=drawn)
 
 
 @shared.options

@@ -7,8 +7,7 @@ authors' notebook. It speaks of a diagonal masked but for the first row of heat 
 without LayerNorm.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ from posbias_papers.study import EFFORTS, Basis, Recorded, Studies, Study, Table
 if TYPE_CHECKING:
     import pandas as pd
 
-log = logging.getLogger("posbias.papers")
 CLAIMS = read_claims(Path(__file__).with_name("claims.csv"))
 ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.8)
 """Anisotropies of Figures 2, 5, 6 and 7: those of the authors' notebook."""
@@ -74,8 +72,7 @@ def tables(
 ) -> Tables:
     """The tables of some studies, whose simulations are kept in FOLDER/cells.
 
-    `effort`, or that many samples, is drawn of every model. Quick and full are taken from the record, the paper's
-    ten million by seed 0, unless `again` or by another seed. Raises `InvalidValueError` for fewer than 3 samples,
+    `effort`, or that many samples, is drawn of every model. Raises `InvalidValueError` for fewer than 3 samples,
     a seed that is no integer ≥ 0 and threads < 1; KeyboardInterrupt on Ctrl-C, saying what is kept; and as
     `simulate_recency`.
     """
@@ -85,17 +82,13 @@ def tables(
     # whatever can be wrong is so before any sample is drawn
     sequence(seed, "check")
     cores(threads)
-    if (seed, again) == (0, False) and (effort in EFFORT or samples == EFFORT["full"]):
-        log.info("from the simulations on record, %s samples; --rerun draws anew", f"{EFFORT['full']:,}")
-        frames = {name: recorded(STUDIES[name].cells) for name in names}
-    else:
-        cells = {m: RecencyCell(m, seed, samples, threads) for name in names for m in STUDIES[name].cells}
-        done = compute(cells.values(), Store(folder / "cells"), again=again, on_event=on_event)
-        if on_event and not done.new:
-            on_event(Event(0, 0, "sample"))
-        results = done.results()
-        frames = {name: table({m: results[cells[m]] for m in STUDIES[name].cells}) for name in names}
-    return Tables(frames, effort_of(min(map(samples_of, frames.values()))), more=_answer(frames))
+    cells = {m: RecencyCell(m, seed, samples, threads) for name in names for m in STUDIES[name].cells}
+    done = compute(cells.values(), Store(folder / "cells"), again=again, on_event=on_event)
+    if on_event and not done.new:
+        on_event(Event(0, 0, "sample"))
+    results = done.results()
+    frames = {name: table({m: results[cells[m]] for m in STUDIES[name].cells}) for name in names}
+    return Tables(frames, effort_of(min(map(samples_of, frames.values()))))
 
 
 def samples_of(frame: "pd.DataFrame") -> int:
@@ -106,14 +99,6 @@ def samples_of(frame: "pd.DataFrame") -> int:
 def effort_of(samples: int) -> str:
     """'full' or 'quick' if so much is drawn of every model, else the number in words."""
     return next((name for name in ("full", "quick") if samples >= EFFORT[name]), f"{samples:,} samples")
-
-
-def _answer(frames: "Mapping[str, pd.DataFrame]") -> dict[str, Any]:
-    import pandas as pd
-
-    frame = pd.concat([*frames.values()])
-    frame = frame.loc[~frame.index.duplicated()]
-    return {"cells": recency_by_layer(frame), "published": [*printed_numbers(frame)]}
 
 
 # --- what a page says --------------------------------------------------------------------------------------
@@ -190,7 +175,8 @@ def printed_numbers(frame: "pd.DataFrame") -> Iterator[dict[str, Any]]:
 
 def _recorded(study: Study) -> Recorded:
     basis = Basis(samples=EFFORT["full"], cells=len(study.cells), recorded=len(study.cells))
-    return Recorded("full", basis, EFFORTS, lambda: recorded(study.cells), WHEN)
+    serves = (*EFFORTS, EFFORT["full"])
+    return Recorded("full", basis, serves, lambda: recorded(study.cells), WHEN)
 
 
 def _study(

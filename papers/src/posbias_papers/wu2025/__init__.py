@@ -24,7 +24,7 @@ from posbias.core.formats import canonical
 from posbias.core.progress import OnEvent
 from posbias_papers.study import Basis, Paper, Tables
 from posbias_papers.wu2025 import outcomes
-from posbias_papers.wu2025.figures import STUDIES, cells_of
+from posbias_papers.wu2025.figures import STUDIES
 from posbias_papers.wu2025.outcomes import Outcome, basis_of, compared_with, outcome_of, records
 from posbias_papers.wu2025.settings import FULL, QUICK, Effort, Embedding, Setting, TestDirection, effort_of
 
@@ -71,7 +71,7 @@ def tables(
         results = {setting: made[setting] for setting in wanted}
     others = compared_with(spent, results) if any(one.recorded for one in results.values()) else {}
     frames = {name: STUDIES[name].table(others | results) for name in names}
-    return Tables(frames, spent.name, more={"cells": cells_of(results)})
+    return Tables(frames, spent.name)
 
 
 def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:

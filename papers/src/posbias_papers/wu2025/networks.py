@@ -58,12 +58,12 @@ def train(cores: int, folder: Path = FOLDER) -> None:
             print(f"{names}: {len(cells)} cells", flush=True)
             planned = [EFFORT.experiment(cell) for cell in cells]
             with progress() as on_event:
-                told = partial(_told, on_event, folder, {*folder.glob("*.nc")})
-                run_cells(planned, folder, sequences=EFFORT.sequences, workers=cores, on_event=told)
+                heard = partial(_recording, on_event, folder, {*folder.glob("*.nc")})
+                run_cells(planned, folder, sequences=EFFORT.sequences, workers=cores, on_event=heard)
             record_cells(folder)
 
 
-def _told(on_event: OnEvent, folder: Path, known: set[Path], event: Event) -> None:
+def _recording(on_event: OnEvent, folder: Path, known: set[Path], event: Event) -> None:
     """Pass an event on, and put a cell on record as soon as it is finished."""
     on_event(event)
     if finished := {*folder.glob("*.nc")} - known:

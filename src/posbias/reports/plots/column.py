@@ -5,7 +5,6 @@
 Each makes a figure of its own; `value.plot(ax)` draws on axes that are there.
 """
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from posbias.choice.answer import ChoiceAnswer, read
 from posbias.core.errors import positive, wrong
 from posbias.profiles.places import Places
-from posbias.profiles.profile import Profile, measured_influence
+from posbias.profiles.profile import Profile
 from posbias.reports.plots import influence, retrieval, style
 
 if TYPE_CHECKING:
@@ -33,9 +32,10 @@ def plot(values: Any, *, size: tuple[float, float] = (3.4, 2.4), out: str | Path
     Raises `InvalidValueError` for no values, other ones or several kinds, and for another suffix;
     `OutputFileError` where the file cannot be written, `MissingPackageError` without matplotlib.
     """
-    if not isinstance(values, dict):
-        values = {getattr(held := _held(values), "model", ""): held}
-    named: Any = {name: _held(value) for name, value in values.items()}
+    given = values if isinstance(values, dict) else {"": values}
+    kept = Places | ChoiceAnswer
+    held: Any = {name: one if isinstance(one, kept) else read(one) for name, one in given.items()}
+    named = {name or getattr(one, "model", ""): one for name, one in held.items()}
     kinds, first = {*map(_kind, named.values())}, next(iter(named.values()), None)
     if len(kinds) != 1 or not isinstance(first, Profile | Places | ChoiceAnswer):
         raise wrong("values", "profiles, retrievals or choices of one kind", sorted(kinds))
@@ -56,13 +56,6 @@ def plot(values: Any, *, size: tuple[float, float] = (3.4, 2.4), out: str | Path
     if out is not None:
         style.save_figure(ax.figure, out)
     return ax
-
-
-def _held(value: Any) -> Any:
-    """What is drawn of a value: a file's results, a measurement's influence, or the value."""
-    if isinstance(value, str | os.PathLike):
-        return read(value)
-    return measured_influence(value) if hasattr(value, "data_vars") else value
 
 
 def _kind(value: Any) -> str:
