@@ -25,7 +25,7 @@ from posbias.theory.configs import PRESETS
 from posbias.theory.positional import ALiBi, alibi_slopes
 from posbias.theory.rollout.dispatch import influence
 from posbias_papers.claims import ELSEWHERE, judge
-from posbias_papers.herasimchyk2026 import STUDIES
+from posbias_papers.herasimchyk2026 import MODELS, STUDIES
 from posbias_papers.herasimchyk2026.configs import (
     CORPORA,
     TABLE1,
@@ -45,8 +45,11 @@ from posbias_papers.herasimchyk2026.levels import (
 from posbias_papers.herasimchyk2026.measure import CONTROL, Key
 from posbias_papers.herasimchyk2026.quantities import fit, homogeneity, order_of
 from posbias_papers.herasimchyk2026.table import Measured
+from posbias_papers.registry import PAPERS
+from posbias_papers.reproduction import make_all
 from posbias_papers.reproduction import reproduce as reproduce_paper
 from posbias_papers.results import collect
+from posbias_papers.study import Tables
 from rollout_files import summaries
 
 HERE = {"tokens": TOKENS}
@@ -267,6 +270,31 @@ def test_what_is_on_record_decides_and_draws_as_when_it_was_measured():
     ).tolist() == [*TABLE1]
 
 
+def test_tables_on_record_are_drawn_unless_other_options_are_given(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(measuring, "measure", None)
+    main(["paper", "herasimchyk2026", "table2", "table3", "--json", "--out", str(tmp_path)])
+    answer = json.loads(capsys.readouterr().out)
+    assert {cell["model"] for cell in answer["cells"]} == {*MODELS, "gemma-3-270m"}
+    assert [*answer["tables"]] == ["table2", "table3"]
+    assert "in place of" in answer["tables"]["table2"]["stand_in"]
+    with pytest.raises(RuntimeError, match="not callable"):  # measures
+        main(["paper", "herasimchyk2026", "table2", "--tokens", "16", "--out", str(tmp_path), "--debug"])
+
+
+def test_a_run_over_all_papers_shows_the_models_it_is_given_not_those_on_record(tmp_path, monkeypatch):
+    asked = []
+    measured = replace(
+        PAPERS["herasimchyk2026"], tables=lambda *_, **how: asked.append(how) or Tables({}, "")
+    )
+    monkeypatch.setitem(PAPERS, "herasimchyk2026", measured)
+    wanted = ["herasimchyk2026/table2"]
+    for given in ({"models": ["mine.nc"]}, {"models": ["none"], "configs": "files"}):
+        assert make_all(tmp_path, wanted, **given).failed == {}
+    assert [(how["models"], how["configs"]) for how in asked] == [(("mine.nc",), None), ((), "files")]
+    make_all(tmp_path, wanted)
+    assert len(asked) == 2
+
+
 def test_every_table_is_a_page_and_claims_on_other_models_stay_as_they_are_on_record(files, tmp_path):
     before = {one.id: one for one in collect(tmp_path, papers=["herasimchyk2026/fig2"])}
     what = [*(name for name in STUDIES if not name.startswith("fig")), "fig2"]
@@ -276,7 +304,7 @@ def test_every_table_is_a_page_and_claims_on_other_models_stay_as_they_are_on_re
         path.name for path in made.written
     }
     assert all(study.page.claims for study in made.made.values())
-    assert len(made.more["cells"]) == 3
+    assert len(made.as_dict()["cells"]) == 3
     after = {one.id: one for one in collect(tmp_path, papers=["herasimchyk2026/fig2"])}
     for name in ("1", "2", "3", "4", "5"):
         one, other = (judged[f"herasimchyk2026/fig2/{name}"] for judged in (before, after))
@@ -528,7 +556,7 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
     np.testing.assert_allclose(slopes_of(cell), expected, rtol=1e-3)
     assert cell.attrs["parameters"] > 1000
     four = reproduce("fig4", lengths=[16], **given)
-    assert f"words.txt{CONTROL}" in [cell["corpus"] for cell in four.more["cells"]]
+    assert f"words.txt{CONTROL}" in [cell["corpus"] for cell in four.as_dict()["cells"]]
     monkeypatch.setattr(measuring, "measure", None)  # nothing is measured again
     again = reproduce("table2", **given)
     row = ("measured", "bloom-7b1", "words.txt", "b")
@@ -551,7 +579,8 @@ def test_one_command_makes_all_of_it_of_documents_and_again_from_what_it_kept(fo
 
     data, cells = made()
     assert [*data["tables"]] == [*STUDIES]
-    assert len({(cell["corpus"], cell["tokens"]) for cell in data["cells"]}) == len(cells) == 4
+    assert len(data["cells"]) == 2
+    assert len(cells) == 4
     for path in cells:
         attrs = load_measurement(path).attrs
         assert (attrs["dtype"], json.loads(attrs["asked"])["packed"]) == ("bfloat16", False)

@@ -51,7 +51,6 @@ class Reproduction:
     made: Mapping[str, Made]
     seconds: float
     left_out: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def claims(self) -> dict[str, Sequence[Judged]]:
@@ -64,18 +63,19 @@ class Reproduction:
         return tuple(path for made in self.made.values() for path in (*made.figures, *made.files))
 
     def as_dict(self) -> dict[str, Any]:
-        """Files, claims, and what pages have of cells and printed numbers, each once, for JSON."""
-        pages = [made.page.data for made in self.made.values()]
-        rows = {
-            key: [*{dump_json(row): row for data in pages for row in data.get(key, ())}.values()]
+        """Files, claims, what pages have of cells and printed numbers, each once, and of rows, for JSON."""
+        pages = {name: made.page.data for name, made in self.made.items()}
+        rows: dict[str, Any] = {
+            key: [*{dump_json(row): row for data in pages.values() for row in data.get(key, ())}.values()]
             for key in ("cells", "published")
-            if key == "cells" or any(key in data for data in pages)
+            if key == "cells" or any(key in data for data in pages.values())
         }
+        if tables := {name: data for name, data in pages.items() if "stand_in" in data}:
+            rows["tables"] = tables
         claims = {name: [claim.as_dict() for claim in claims] for name, claims in self.claims.items()}
         figures = [str(path) for made in self.made.values() for path in made.figures]
         files = [str(path) for made in self.made.values() for path in made.files]
-        about = {"figures": figures, "files": files, "claims": claims, "seconds": self.seconds}
-        return {**about, **rows, **self.more}
+        return {"figures": figures, "files": files, "claims": claims, "seconds": self.seconds, **rows}
 
 
 def reproduce(
@@ -115,7 +115,7 @@ def reproduce(
     made |= {
         name: write(studies[name], frame, tables.effort, folder) for name, frame in tables.frames.items()
     }
-    return Reproduction(made, time.monotonic() - began, tables.left_out, tables.more)
+    return Reproduction(made, time.monotonic() - began, tables.left_out)
 
 
 def serving(study: Study, effort: str | int) -> Recorded | None:
@@ -186,10 +186,10 @@ def make_all(
     """Make every study of `names` (papers or studies; none: all) in `folder`, from fastest to slowest.
 
     What is on record at the effort, quick or full, or a greater one is drawn from that unless `again`. `models`
-    are those of Herasimchyk et al. 2026 (none: those available here), `configs` a folder of the authors'
-    rollout files; `engine` does the training and the statements (None: the cores here). A part that fails stops
-    no other and is in `Ran.failed`. Raises `InvalidValueError` for an unknown name or effort, `OutputFileError`
-    before any work if `folder` cannot be written, `MissingPackageError` without matplotlib, and
+    are those of Herasimchyk et al. 2026 (none: its record, or those available here), `configs` a folder of the
+    authors' rollout files; `engine` does the training and the statements (None: the cores here). A part that
+    fails stops no other and is in `Ran.failed`. Raises `InvalidValueError` for an unknown name or effort,
+    `OutputFileError` before any work if `folder` cannot be written, `MissingPackageError` without matplotlib, and
     KeyboardInterrupt on Ctrl-C.
     """
     one_of("effort", effort, EFFORTS)
@@ -244,5 +244,6 @@ def _make(
         try_statements(folder, [study.paper for study in part], **how)
         return {}
     settings = PAPERS[paper].settings(names, **options)
-    made = reproduce(paper, names, out=folder / paper, recorded=not shared["again"], **settings, **shared)
+    recorded = not (shared["again"] or settings.get("models") or settings.get("configs"))
+    made = reproduce(paper, names, out=folder / paper, recorded=recorded, **settings, **shared)
     return {f"{paper}/{name}": reason for name, reason in made.left_out.items()}

@@ -118,14 +118,12 @@ class Recorded:
 class Tables:
     """The tidy tables of some studies, by name, and the effort that every cell has at least.
 
-    `left_out` says of which studies there is nothing to show, and why; `more` is what the answer of the paper's
-    command has beyond what pages have.
+    `left_out` says of which studies there is nothing to show, and why.
     """
 
     frames: Mapping[str, Any]
     effort: str
     left_out: Mapping[str, str] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 @cache

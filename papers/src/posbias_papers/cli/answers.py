@@ -107,8 +107,7 @@ class PaperWu2025(Reproduced, Answer):
 class PaperHerasimchyk2026(Reproduced, Answer):
     """Tables and figures of Herasimchyk et al. 2026; a cell is a model on a corpus."""
 
-    tables: dict[str, dict[str, Any]] = entry("by table or figure: what its own JSON file has")
-    stand_in: str = entry("models in place of the paper's; empty for none")
+    tables: dict[str, dict[str, Any]] = entry("by table or figure: its rows, models in place of the paper's")
 
 
 def reproduced(paper: str) -> type[Answer]:

@@ -22,7 +22,7 @@ INDENT = " " * 13
 
 
 def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:
-    """List every figure, table and set of statements of the three papers: cost and state of each.
+    """List every figure, table and set of statements of the three papers: what computing it costs, and its state.
 
     The state is of what was made in --out, with what is on record at more effort.
 
@@ -160,8 +160,8 @@ class AllOptions:
     report
         Write all of it as one page, papers.html.
     models
-        Models for herasimchyk2026, with commas; none: no model, where --configs is enough. Default: tiny-alibi and
-        smollm2-135m, or the first alone where the second cannot be had.
+        Models for herasimchyk2026, with commas; none: no model, where --configs is enough. Default: the record,
+        and for what it lacks tiny-alibi and, where it can be had, smollm2-135m.
     out
         The folder to write to.
     """

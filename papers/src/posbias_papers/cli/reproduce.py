@@ -126,8 +126,8 @@ class HerasimchykOptions:
     loading
         How models are loaded.
     effort
-        Prompts of each model, text and length: quick (32), full (1,000, as in the paper) or any number; fewer
-        where the text has no more.
+        Prompts of each model, text and length: quick (32; tables on record are drawn, not measured, unless other
+        options are given), full (1,000, as in the paper) or any number; fewer where the text has no more.
     tokens
         Length of the prompts of all but fig1 and fig4.
     lengths
@@ -170,6 +170,7 @@ def herasimchyk2026(*what: str, options: HerasimchykOptions = HerasimchykOptions
         whole("effort", options.effort, 2)
     names = ("documents", "tokens", "reading", "configs", "seed", "threads")
     others: dict[str, Any] = {
+        "recorded": shared.given(options).keys() <= {"effort", "threads", "out", "json"},
         "models": [] if options.models == ("none",) else options.models,
         "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
         "scramble": options.shuffle_tokens or None,
@@ -198,8 +199,8 @@ def _reproduce(
     how = {name: getattr(options, name) for name in ("effort", *names)} | {"again": options.rerun, **others}
     with progress(waiting) as on_event:
         made = reproduce(paper, what, out=options.out, on_event=on_event, **how)
-    if made.more.get("stand_in"):
-        log.info(made.more["stand_in"])
+    for words in {one.page.data.get("stand_in", "") for one in made.made.values()} - {""}:
+        log.info(words)
     answer = reproduced(paper).model_validate_json(dump_json(made.as_dict()))
     pages = {name: one.page for name, one in made.made.items()}
     answer_with(answer, lambda: page_lines(pages, made.written), options.json)

@@ -20,10 +20,10 @@ from typing import Any
 from posbias.core.errors import MissingPackageError, ModelError, one_of, whole
 from posbias.core.progress import OnEvent
 from posbias.measurement.job import MeasurementJob
-from posbias_papers.herasimchyk2026.configs import LENGTHS, PROMPTS, TOKENS, Reading, stand_in
+from posbias_papers.herasimchyk2026.configs import LENGTHS, PROMPTS, TOKENS, Reading
 from posbias_papers.herasimchyk2026.figures import STUDIES, missing
 from posbias_papers.herasimchyk2026.levels import config_curves
-from posbias_papers.herasimchyk2026.measure import check, gather, names
+from posbias_papers.herasimchyk2026.measure import check, gather
 from posbias_papers.herasimchyk2026.table import Measured
 from posbias_papers.study import Paper, Tables
 
@@ -108,10 +108,7 @@ def _shown(wanted: Sequence[str], measured: Measured, effort: str) -> Tables:
     frames = {name: STUDIES[name].table(measured) for name in wanted}
     left_out = {name: reason for name, frame in frames.items() if (reason := missing(frame, name))}
     shown = {name: frame for name, frame in frames.items() if name not in left_out}
-    pages = {name: {"effort": effort, **STUDIES[name].page(frame).data} for name, frame in shown.items()}
-    more = {"tables": pages, "cells": [vars(key) for key in measured.cells]}
-    more["stand_in"] = stand_in(names(measured.cells, "model"))
-    return Tables(shown, effort, left_out, more)
+    return Tables(shown, effort, left_out)
 
 
 def _lengths(wanted: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> dict[int, bool]:

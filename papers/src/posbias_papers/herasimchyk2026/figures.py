@@ -188,7 +188,10 @@ def _json(frame: "pd.DataFrame") -> dict[str, Any]:
     plain = _rows(frame.drop(columns=[*OBJECTS], errors="ignore"))
     whole = [row for row in plain if math.isnan(row.get("position", math.nan))]
     rows = [{name: value for name, value in row.items() if value == value} for row in whole]
-    return {"measured": _measured(frame), "stand_in": stand_in(_measured(frame)), "rows": rows}
+    models = _measured(frame)
+    seen = dict.fromkeys((row["model"], row["corpus"]) for row in plain if row["source"] == "measured")
+    cells = [{"model": model, "corpus": corpus} for model, corpus in seen if corpus]
+    return {"measured": models, "stand_in": stand_in(models), "cells": cells, "rows": rows}
 
 
 def missing(frame: "pd.DataFrame", name: str) -> str:
@@ -216,7 +219,7 @@ def _study(name: str, about: Mapping[str, Any]) -> Study:
     kind, apart, draw = about["kind"], about.get("apart", False), DRAWN.get(about["kind"])
     # profiles and matrices, which figures are drawn of, are not on record
     serves = () if kind in ("curves", "content") else ("quick",)
-    basis = Basis(cells=2, recorded=2)
+    basis = Basis(cells=3, recorded=3)
     on_record = Recorded(f"quick: {ON_RECORD}", basis, serves, partial(recorded, kind), WHEN)
     uses = ABOUT["uses"] + (ABOUT["influence"] if ABOUT["kind"][kind].get("influence") else [])
     return Study(
