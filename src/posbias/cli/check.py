@@ -77,8 +77,10 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
     names = (model,) if model else ()
     if options.items is not None:
         shared.refuse(options, "none with --items", ("trials", "max_gap"))
-        trials = read_items(options.items, options.columns)
-        found, limit = chooser.who(names, kind_of(trials)), options.max_flip
+        trials, limit = read_items(options.items, options.columns), options.max_flip
+        if limit is not None and not 0 < limit < 1:
+            raise shared.wrong("max_flip", "a number above 0 and below 1", limit)
+        found = chooser.who(names, kind_of(trials))
     elif options.trials is not None:
         shared.refuse(options, "--items with it", ("max_flip",))
         server = options.asking.endpoint is not None

@@ -1,5 +1,6 @@
 """`posbias remedy`: the same trials plain and under remedies, and what each changes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from posbias.core.packages import need
 
 UNWANTED = ("rerun", "measurement", "answers", "write_prompts", "sizes", "until")
 """Options of retrieve that remedies have not."""
+SIZED = ("pairs", "length", "positions", "prompts")
+OF_TRIALS = ("task", "kind", *SIZED, "wording", "text", "seed", "trials", "rule")
+"""Options of retrieve that choices have not."""
 
 
 @shared.options
@@ -36,8 +40,10 @@ class Options:
         """Items, or a session of one job. Raises `InvalidValueError` for what cannot be right."""
         from posbias.choice import read_items
 
-        columns = self.asked.asking.columns
-        return self.asked.session() if self.items is None else read_items(self.items, columns)
+        if self.items is None:
+            return self.asked.session()
+        shared.refuse(self.asked, "none with --items", OF_TRIALS)
+        return read_items(self.items, self.asked.asking.columns)
 
 
 def remedy(model: str | None = None, *, options: Options = Options()) -> None:
@@ -58,7 +64,8 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
     from posbias.reports.remedies import of_remedies
 
     asked, asking = options.asked, options.asked.asking
-    asked.check(model)
+    # columns of items are no option of retrieve
+    (asked if options.items is None else replace(asked, asking=replace(asking, columns=None))).check(model)
     shared.refuse(asked, "none with remedies", UNWANTED)
     if len(asking.ways) > 1:
         raise shared.wrong("system", "one way to ask", asking.ways)

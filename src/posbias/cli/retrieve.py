@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SHORT = 256
 UNASKED = {"threads", "measurement", "rerun"}
 """Options of a model that is opened."""
+SENT = {"system", "concurrency", "answer_tokens", "timeout", "logprobs"}
+"""Options of requests to a server."""
 UNSCORED = {"trials", "sizes", "until", "rule", "answers", "write_prompts"}
 """Options of answers in words."""
 
@@ -145,7 +147,8 @@ class Options:
             ("none with a model that is not opened (another --out asks anew)", UNASKED | loading, not opened),
             ("none with --endpoint", {"answers", "write_prompts"}, asking.endpoint is not None),
             ("none with --write-prompts", {"answers"}, asking.write_prompts is not None),
-            ("--endpoint with several ways to ask", {"api", "system"}, several and asking.endpoint is None),
+            ("--endpoint with it", SENT, asking.endpoint is None),
+            ("--endpoint with several ways to ask", {"api"}, several and asking.endpoint is None),
             ("none with --trials, which decide it", {"task", "text"}, documents),
             ("documents of --trials, which have them", {"columns"}, not documents),
             ("--task needle with it", {"text"}, self.task != "needle"),
