@@ -134,17 +134,16 @@ def test_what_was_trained_and_not_tested_is_not_trained_again(tmp_path, monkeypa
     assert [path.suffix for path in (tmp_path / "cut").iterdir()] == [".nc"]
 
 
-def test_every_option_reaches_the_experiment(tmp_path):
-    task = {
-        "items": 6,
-        "dimension": 12,
-        "classes": 50,
-        "labels": 5,
-        "burstiness": 3,
-        "within_class_noise": 0.5,
-    }
-    task |= {"shared_direction": 0.25, "middle": 2, "inputs": "fixed_vocabulary", "embedding": "deviation"}
-    task |= {"test_direction": "drawn"}
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"within_class_noise": 0.5},
+        {"inputs": "fixed_vocabulary", "shared_direction": 0.25, "test_direction": "drawn"},
+    ],
+)
+def test_every_option_reaches_the_experiment(tmp_path, inputs):
+    task = {"items": 6, "dimension": 12, "classes": 50, "labels": 5, "burstiness": 3}
+    task |= {"middle": 2, "embedding": "deviation"} | inputs
     steps = {"batch": 8, "learning_rate": 0.002, "weight_decay": 0.01, "precision": "float32"}
     others = {"mask": "window=5", "positional": "rope", "depth": 1, "answers": "first,last", "networks": 1}
     others |= {"effort": "2e1", "sequences": 30, "threads": 1}

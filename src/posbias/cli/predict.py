@@ -109,6 +109,9 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
     asked = [name for name, wanted in {**single, "vary": options.vary}.items() if wanted]
     if len(cases) > 1 and asked:
         raise shared.wrong(asked[0], "a single prediction with it", len(cases))
+    if asked:
+        name = asked[0].replace("_", "-")
+        shared.refuse(options, f"none with --{name}, which shows no cache", ("cache_dtype",))
     if "depth_trajectory" in asked and len(asked) > 1:
         raise shared.wrong("depth_trajectory", "no --vary and no --critical-distance with it", asked[0])
     with notice(COMPILING):
@@ -189,7 +192,7 @@ def _calibration(options: Options) -> Any:
         if options.rule is not None:
             raise shared.wrong("rule", "--calibrate with it", options.rule)
         return None
-    others = ("vary", "depth_trajectory", "critical_distance", "mixing", "query")
+    others = ("vary", "depth_trajectory", "critical_distance", "mixing", "query", "method")
     shared.refuse(options, "none with --calibrate, which has its own", others)
     from posbias.profiles.measurements import BUNDLED, load_measurement
 
@@ -291,8 +294,7 @@ def _map(case: _Case, options: Options) -> Found:
 
 def _critical(case: _Case, options: Options) -> Found:
     """Answer with x* and the peaks of walks × envelope and of the rollout, by depth."""
-    if options.query != -1:
-        raise shared.wrong("query", "none with --critical-distance", options.query)
+    shared.refuse(options, "none with --critical-distance", ("query", "method"))
     curves = _distance_curves(case, options.vary)
     head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
     rows = [

@@ -173,6 +173,10 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
 
     if spec is not None:
         return read_experiments(spec)
+    inputs = given.get("inputs", RetrievalTask.inputs)
+    for name, of in (("within_class_noise", "gaussian_mixture"), ("shared_direction", "fixed_vocabulary")):
+        if name in given and inputs != of:
+            raise shared.wrong(name, f"--inputs {of} with it", given[name])
     task, network, training = (
         {name: value for name, value in given.items() if name in part.__dataclass_fields__}
         for part in (RetrievalTask, Network, Experiment)
