@@ -198,6 +198,16 @@ def test_our_own_sets_are_of_their_kind_and_know_what_is_right(answered, kind, s
     assert len(asked["accuracy"]) == slots
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"), [("judge", "better? Go by: brevity."), ("rating", "Rate it (go by: brevity) with")]
+)
+def test_what_a_judge_or_rater_goes_by_stands_in_the_prompt(kind, said):
+    item = Item("Why?", ("1", "2"))
+    asked = [next(presentations([item], ChoiceJob(kind, criteria=one))).parts.text for one in ("brevity", "")]
+    assert said in asked[0]
+    assert "go by" not in asked[1].lower()
+
+
 def test_influence_by_slot_beside_the_choice(answered, items):
     """Shares that add up to one, kept with decisions; in a prompt the sums of a measurement's by token."""
     words = ("choose", "tiny-alibi", "--items", items, "--influence", "--out", "i")

@@ -49,13 +49,17 @@ class ChoiceJob:
     """What is asked of a model about items: all that decides its prompts but for the items themselves.
 
     `orders`: of an item at most; None for all of a design (`orders_of`). `again`: items whose first order is asked
-    a second time. `criteria`: what a judge or rater goes by.
+    a second time. `criteria`: what a judge or rater goes by. Raises `InvalidValueError` for those of other kinds.
     """
 
     kind: Kind
     orders: Count | None = None
     again: NaturalNumber = AGAIN
     criteria: str = ""
+
+    def __post_init__(self):
+        if self.criteria and "criteria" not in NAMES["kinds"][self.kind]:
+            raise wrong("criteria", f"none with the kind {self.kind}", self.criteria)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def presentations(items: Sequence[Item], job: ChoiceJob) -> Iterator[Presentatio
         raise InvalidValueError(f"items: expected the same number of options in all, got {sorted(sizes)}")
     (count,) = sizes
     orders, words = orders_of(count, job.orders), NAMES["kinds"][job.kind]
-    criteria = f" Go by: {job.criteria}." if job.criteria and job.kind == "judge" else job.criteria
+    criteria = words["criteria"].format(job.criteria) if job.criteria else ""
     for number, item in enumerate(items):
         labels, details = labels_of(count, number), item.details or ("",) * count
         shown = [LETTERS[label] for label in labels]
