@@ -239,6 +239,29 @@ def test_two_results_are_paired_by_their_questions_in_whatever_order(tmp_path):
     assert not posbias.compare(one, unnamed).between.paired
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("sizes", [(80, 80, 80), (80, 71, 77)])
+def test_answers_that_are_not_paired_are_independent_in_whatever_order_they_stand(tmp_path, sizes, numbered):
+    draw = np.random.default_rng(5)
+    right = [
+        np.sort(draw.uniform(size=size) < rate) for size, rate in zip(sizes, (0.7, 0.5, 0.6), strict=True)
+    ]
+    rows = [f"{place},{int(one)}" for place, column in enumerate(right) for one in column]
+    rows = [f"{row},{number}" for number, row in enumerate(rows)] if numbered else rows
+    found = []
+    for order in (rows, rows[::-1], draw.permutation(rows).tolist()):
+        head = "position,correct,question_id" if numbered else "position,correct"
+        (tmp_path / "a.csv").write_text("\n".join([head, *order]))
+        found.append(posbias.read(tmp_path / "a.csv"))
+    for one in found:
+        np.testing.assert_array_equal(one.samples, found[0].samples)
+        np.testing.assert_allclose(one.mass, [column.mean() for column in right], rtol=1e-12)
+    (gaps,) = found[0].places.gaps.values()
+    errors = [column.std(ddof=1) / math.sqrt(column.size) for column in right]
+    for name, pair in {"first - middle": (0, 1), "last - middle": (2, 1), "first - last": (0, 2)}.items():
+        assert gaps[name].se == pytest.approx(math.hypot(*(errors[place] for place in pair)), rel=0.25)
+
+
 @pytest.mark.parametrize("column", ["question_id,", ""])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_a_result_against_its_copy_is_equal(tmp_path, column, shuffled):

@@ -4,9 +4,10 @@ Where two columns may hold the same and differ, neither is taken: `Choice.column
 
 Answers by place become profiles of rates: paired where every trial has every place, else dealt into groups. A
 trial is what was asked at several places (a question whose document moves); its answers at one place are averaged
-first. If every trial has every place, each is a row of the profile's samples. If not, the cells of each place are
-dealt, in the file's order and in equal parts, into as many groups as the place with the fewest has cells, and a
-group's means are a row. Either way the curve is the mean of the rows.
+first. If every trial has every place, each is a row of the profile's samples. If not, or where nobody knows which
+answers belong together, the cells of each place are dealt at random, in equal parts, into as many groups as the
+place with the fewest has cells, and a group's means are a row, as far from each other as makes the error of their
+mean that of the cells. Either way the curve is the mean of the rows, whatever the order of the file.
 """
 
 import math
@@ -332,18 +333,19 @@ def rates(rows: Table, path: Any, of: Answers, read_as: str = "", length: float 
     `rows` are those of one length, `read_as` what they were taken for. The profile's `places` say what a sample
     is; unpaired answers that are right or wrong are its `counts`. Raises `InputFileError` for a single place.
     """
-    trial, names = rows["trial"].map(str).factorize()
+    trial, names = rows["trial"].map(str).factorize(sort=True)
     cells = rows.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
     places = [float(place) for place in cells.columns]
     if len(places) < 2:
         raise InputFileError(f"{path}: expected answers at two places or more, got {places[0]:g} alone")
-    complete = not cells.isna().to_numpy().any()
+    if not (complete := not cells.isna().to_numpy().any()):
+        cells = cells.iloc[np.random.default_rng(0).permutation(len(cells))]
     samples_are = ("trials" if of.trials else "answers") if complete else "groups of answers"
     columns, counts = [cells[place].dropna().to_numpy() for place in cells.columns], None
     if samples_are != "trials" and all(np.isin(column, (0, 1)).all() for column in columns):
         counts = [(int(column.sum()), column.size) for column in columns]
     groups = min(MOST_GROUPS, *(column.size for column in columns))
-    samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
+    samples = np.stack([grouped(column, groups) for column in columns], axis=1)
     about: dict[str, Any] = {
         "rows": samples_are,
         "length": length,
@@ -353,6 +355,25 @@ def rates(rows: Table, path: Any, of: Answers, read_as: str = "", length: float 
     about["trials"] = tuple(names) if samples_are == "trials" else ()
     held = Places({of.measures: samples}, np.array(places), {"model": of.model or ""}, **about)
     return held.profile(counts=counts, attrs=attributes(of.form, read_as, of.model))
+
+
+def grouped(cells: Float[np.ndarray, "cell"], groups: int) -> Float[np.ndarray, "group"]:
+    """Means of so many equal parts of cells, whose mean has the mean's error of the cells.
+
+    A cell that two parts share makes these alike, so that they alone would show less than that error.
+    """
+    means = at_shares(cells, groups, total=False)
+    if groups in (1, cells.size) or means.min() == means.max():
+        return means
+    wanted, shown = (one.std(ddof=1) / math.sqrt(one.size) for one in (cells, means))
+    return means.mean() + (means - means.mean()) * wanted / shown
+
+
+def dealt(answers: Table) -> Table:
+    """Answers of which nobody knows which belong together, as trials that are drawn, whatever their order."""
+    answers, draw = answers.sort_values(["place", "score"], kind="stable"), np.random.default_rng(0)
+    trials = [draw.permutation(count) for count in answers.groupby("place").size()]
+    return answers.assign(trial=np.concatenate(trials))
 
 
 def curves(of: Answers, path: Path, choice: Choice) -> Curves:
@@ -394,7 +415,7 @@ def curves(of: Answers, path: Path, choice: Choice) -> Curves:
     for length, part in answers.groupby("length", dropna=False):
         placed, places = stretched(part, of.where, path)
         if not of.trials:
-            placed = placed.assign(trial=placed.groupby("place").cumcount())
+            placed = dealt(placed)
         if math.isfinite(length):
             of_several = f", {length:,.0f} {of.unit} of {listed(lengths)}" if len(lengths) > 1 else ""
         read_as = f"{len(placed)} {said.replace('WHERE', places)}{of_several}"

@@ -138,8 +138,7 @@ def _answers(table: Table, choice: Choice) -> tuple[Table, str, str]:
         what = f"counts of right answers, at most the total ({MOST_ANSWERS:,} in all)"
         got = f"{right[at]:g} of {total[at]:g}"
         raise wrong(f"{table.index[at]}: {column}", what, got=got, kind=InputFileError)
-    draw = np.random.default_rng(0)  # which of the answers were right is not known: they stand in any order
-    scores = [draw.permutation(np.arange(of) < some) for some, of in zip(right, total, strict=True)]
+    scores = [np.arange(of) < some for some, of in zip(right, total, strict=True)]
     rows = np.repeat(np.arange(len(table)), total.astype(int))
     return pd.DataFrame({"row": rows, "score": np.concatenate(scores).astype(float)}), column, "counts"
 
