@@ -86,11 +86,12 @@ class Ordering:
     `permutation` has the places of the documents as given, in the order to put them. `worth` is Σ w·worth of
     the place, w the scores divided by their sum: an accuracy where the profile is one, else in units of an even
     spread.
-    `gains` are that of this order minus that of each of `STRATEGIES`, cross-fitted: the order found from one half
-    of the profile's prompts is judged on the other half. `loss` is by how much no other order can be worth more
+    `gains` are that of this order minus that of each of `STRATEGIES`, cross-fitted: orders found from one half
+    of the profile's prompts are judged on the other half. `loss` is by how much no other order can be worth more
     under this profile (0: none is). `instead`: the name and permutation of the usual order to take, where this one
-    is not shown to be better than it. `basis` says what the profile is, `warnings` what its use assumes;
-    `extrapolated` where it was measured otherwise than with these documents, which no interval covers.
+    is not shown to be better than it; `gains` are then those of the usual one, on all prompts. `basis` says what
+    the profile is, `warnings` what its use assumes; `extrapolated` where it was measured otherwise than with these
+    documents, which no interval covers.
     """
 
     permutation: tuple[int, ...]
@@ -264,13 +265,13 @@ def _or_usual(best: Ordering, judged: GainEstimator, weights: Float[np.ndarray, 
     gain, order = best.gains[name], tuple(STRATEGIES[name](weights))
     if best.extrapolated or name == "as given" or not gain.known or gain.interval[0] > 0:
         return best
-    over = judged.over(order, STRATEGIES["as given"](weights))
-    better = gain.interval[1] < 0 and over.interval[0] > 0 and over.interval[1] > NEGLIGIBLE
-    if order == best.permutation or (best.verdict != "reorder" and not better):
+    gains = {name: judged.over(order, strategy(weights)) for name, strategy in STRATEGIES.items()}
+    low, high = gains["as given"].interval
+    sure = best.verdict == "reorder" or gain.interval[1] < 0
+    if order == best.permutation or not (sure and low > 0 and high > NEGLIGIBLE):
         return best
-    worse = "worse" if gain.interval[1] < 0 else "not shown to be better"
-    said = f"{name} is recommended: the order found by the profile is {worse}"
-    return replace(best, instead=(name, order), warnings=(*best.warnings, said))
+    said = f"{name} is recommended: the order found by the profile is not shown to be better"
+    return replace(best, gains=gains, instead=(name, order), warnings=(*best.warnings, said))
 
 
 def _checked(count: int, scores: Any, lengths: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -338,7 +339,7 @@ def extrapolated(
 ) -> list[str]:
     """In what the documents differ from those measured, which were asked at `asked` places; a baseline fits all.
 
-    `in_tokens`: whether lengths are tokens, or else characters, of which `MOST_CHARACTERS` are one token at least;
+    `in_tokens`: whether lengths are tokens, or else characters, of which a token has one to `MOST_CHARACTERS`;
     None: no lengths are known.
     """
     said = []
@@ -360,7 +361,7 @@ def extrapolated(
         return said
     if in_tokens and not 1 / ALIKE <= whole / measured <= ALIKE:
         said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}")
-    if not in_tokens and whole / MOST_CHARACTERS > ALIKE * measured:
+    if not in_tokens and not measured / ALIKE <= whole <= ALIKE * measured * MOST_CHARACTERS:
         said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f} characters")
     return said
 
