@@ -349,6 +349,15 @@ def test_permutations_reject_a_true_null_as_often_as_they_say():
     assert np.mean(np.array(rejected) < 0.05) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
 
 
+def test_decisions_that_are_written_twice_are_no_more_evidence():
+    once = planted(1, np.array([0.3, 0.0, -0.3]), sets=15)
+    rows = {name: np.repeat(getattr(once, name), 2, axis=0) for name in ("item", "order", "chosen")}
+    labels = None if once.labels is None else np.repeat(once.labels, 2, axis=0)
+    twice = dataclasses.replace(once, **rows, labels=labels)
+    one, two = (ChoiceEffects(held).permutation_test().p for held in (once, twice))
+    assert two == pytest.approx(one, abs=0.02)
+
+
 def test_an_effect_that_grows_with_how_often_an_option_is_chosen_is_found():
     assert ChoiceEffects(planted(1, SLOTS[4], sets=12, noise=0.5, interaction=0.6)).lack_of_fit.p < 0.01
     assert ChoiceEffects(planted(1, SLOTS[4], sets=60, interaction=1.0)).lack_of_fit.p < 0.05

@@ -215,7 +215,7 @@ def scores() -> dict[str, Any]:
 
 def statements() -> dict[str, Any]:
     """Verdicts of all numbered statements as printed and as corrected, and by how much each holds."""
-    answer = asked("verify", "--all", "--effort", 20, "--out", "v")
+    answer = asked("verify", "--effort", 20, "--out", "v")
     return {
         one["key"]: [one["verdict"], one["amended"], one["slack"], one["published_slack"]]
         for one in answer["statements"]

@@ -163,12 +163,13 @@ class ChoiceEffects:
         return _wald(fit, slice(1 - k, None)) if seen else Test(math.nan, fit.sets)
 
     def permutation_test(self, seed: int = 0) -> Test:
-        """Whether slots matter at all: choices of options are permuted among the decisions on an item.
+        """Whether slots matter at all: options chosen are permuted among the decisions on an item, one an order.
 
         Where order does not matter, all permutations are alike; the statistic is Σ over slots (sum − mean)² of
         choices, or of scores. p = (1 + b)/(1 + B) with B = `PERMUTATIONS`.
         """
         held, k, rows = self.decisions, self.decisions.slots, np.argsort(self.decisions.item, kind="stable")
+        rows = rows[held.first[rows]]
         random, item = machine.stream(seed, "choice.permutations"), held.item[rows]
         option, slot_of, order = held.option[rows], held.slot_of[rows], held.order[rows]
         by_option = np.where(np.arange(k) == option[:, None], 1.0, 0.0)

@@ -74,6 +74,7 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
 
     chooser = choosing.Options(asking=options.asking, loading=options.loading, out=options.out)
     chooser.check()
+    options.asking.check_single()
     names = (model,) if model else ()
     if options.items is not None:
         shared.refuse(options, "none with --items", ("trials", "max_gap"))
@@ -91,8 +92,6 @@ def check(model: str | None = None, *, options: Options = Options()) -> int:
         limit = options.max_gap
     else:
         raise shared.wrong("trials", "a file, or --items", None)
-    if len(found) > 1:
-        raise shared.wrong("system", "one way to ask", options.asking.ways)
     (who,) = found.values()
     place = options.out or shared.RESULTS / f"{file_name(Path(model or shared.DEFAULT_MODEL).name)}-check"
     need_writable(place)

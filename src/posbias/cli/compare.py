@@ -45,16 +45,11 @@ def compare(
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
     from posbias.comparison.scores import compare
-    from posbias.imports import FORMAT, read_one
+    from posbias.imports import read_several
     from posbias.imports.columns import Choice
 
     shared.check_targets(None, plot, p, q)
-    choice = Choice(None, tokens, columns or {}, shared=True)
-    profile, reference = (read_one(one, choice) for one in (p, q))
-    chosen = {"columns": columns} if columns else {"tokens": tokens} if isinstance(tokens, int) else {}
-    if {one.attrs.get("format", FORMAT) for one in (profile, reference)} == {FORMAT}:
-        for name, given in chosen.items():
-            raise shared.wrong(name, "results made elsewhere with it", given)
+    profile, reference = read_several((p, q), Choice(None, tokens, columns or {}))
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         agreements, profiles = ({p.name: of["p"]} for of in (comparison.agreements, comparison.profiles))

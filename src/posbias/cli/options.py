@@ -244,6 +244,12 @@ class Server:
             raise wrong(name, "each value once", getattr(self, name))
         return ways
 
+    def check_single(self) -> None:
+        """Raise `InvalidValueError` for several ways to ask."""
+        if len(self.ways) > 1:
+            name = "api" if len(self.api) > 1 else "system"
+            raise wrong(name, "one way to ask", getattr(self, name))
+
     def servers(self, model: str | None) -> "dict[str, Endpoint]":
         """The server in each way, by its name. Raises `InvalidValueError` for options that do not go together."""
         from posbias.asking import Endpoint

@@ -32,8 +32,8 @@ class Options:
     Parameters
     ----------
     tokens
-        Length of the text, or several with commas: 8192,128k,1M (k, K: 1,000). Default: the file's `tokens`, else
-        256.
+        Length of the text, or several with commas: 8192,128k,1M (k, K: 1,000). Default: the file's `tokens`, with
+        --calibrate those measured, else 256.
     query
         The position that is influenced, counted from 0; negative counts from the end.
     mixing
@@ -62,8 +62,8 @@ class Options:
         The profile after every layer, from none to all.
     critical_distance
         Where depth and decay balance, at every depth up to the architecture's: x* of Wu et al. 2025 and the peak
-        of the rollout itself; with --vary decay=0.1,0.5 or rope_angle=0.01,0.1 for each value. For causal layers
-        of a decay mask or one rotary pair, with --mixing attention_only.
+        of the rollout itself, its first token left out; with --vary decay=0.1,0.5 or rope_angle=0.01,0.1 for each
+        value. For causal layers of a decay mask or one rotary pair, with --mixing attention_only.
     method
         How layers are computed: auto, sweep, fft or stream. Auto takes the fastest that is exact.
     cache_dtype
@@ -109,6 +109,9 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
     asked = [name for name, wanted in {**single, "vary": options.vary}.items() if wanted]
     if len(cases) > 1 and asked:
         raise shared.wrong(asked[0], "a single prediction with it", len(cases))
+    varied = {one.partition("=")[0] for one in options.vary}
+    for name in varied & {"tokens", "mixing"}:
+        shared.refuse(options, f"none with --vary {name}", (name,))
     if asked:
         name = asked[0].replace("_", "-")
         shared.refuse(options, f"none with --{name}, which shows no cache", ("cache_dtype",))
@@ -296,7 +299,14 @@ def _critical(case: _Case, options: Options) -> Found:
     """Answer with x* and the peaks of walks × envelope and of the rollout, by depth."""
     shared.refuse(options, "none with --critical-distance", ("query", "method"))
     curves = _distance_curves(case, options.vary)
-    head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
+    head = [
+        "encoding",
+        "layers",
+        "x*",
+        "peak of walks × envelope",
+        "rollout's peak but for token 0",
+        "its drift",
+    ]
     rows = [
         [curve.name, str(depth), plain(x), str(modal), str(peak), plain(drift)]
         for curve in curves

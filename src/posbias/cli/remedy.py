@@ -67,8 +67,7 @@ def remedy(model: str | None = None, *, options: Options = Options()) -> None:
     # columns of items are no option of retrieve
     (asked if options.items is None else replace(asked, asking=replace(asking, columns=None))).check(model)
     shared.refuse(asked, "none with remedies", UNWANTED)
-    if len(asking.ways) > 1:
-        raise shared.wrong("system", "one way to ask", asking.ways)
+    asking.check_single()
     treated, name, equal = options.treated(), model or shared.DEFAULT_MODEL, asked.equivalence or EQUIVALENCE
     task = task_of(treated, not asking.wanted or asking.logprobs)
     chosen = fitting(options.remedy, task)

@@ -9,7 +9,7 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     AnyProfile = Profile | xr.Dataset | str | os.PathLike[str]
 
-__all__ = ["FORMATS", "file_in", "is_asked", "read", "read_curves", "read_one", "recognised"]
+__all__ = ["FORMATS", "file_in", "is_asked", "read", "read_curves", "read_one", "read_several", "recognised"]
 
 log = logging.getLogger(__name__)
 FORMATS: tuple[Format, ...] = (
@@ -111,6 +111,25 @@ def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:
     return profile
 
 
+def read_several(paths: Sequence[str | os.PathLike[str]], choice: Choice) -> list[Profile]:
+    """What `read` reads of several files, one of which at least has what is chosen; others go by their own names.
+
+    Raises as `read_one`.
+    """
+    found, errors = list[Profile](), list[InputFileError]()
+    for path in paths:
+        try:
+            found.append(read_one(path, choice))
+        except InputFileError as error:
+            found.append(read_one(path, Choice(choice.model)))
+            errors.append(error)
+    if len(errors) == len(paths):
+        raise errors[0]
+    for error in errors:
+        log.info("read by its own names: %s", error)
+    return found
+
+
 def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     """What `read` reads, a profile for each context length; under None where there is one length alone."""
     path = Path(path)
@@ -119,7 +138,7 @@ def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     if (own := _own(path, bool(table))) is None:
         form, rows = _read(path, choice)
         return form.read(rows, path, choice)
-    if not choice.shared and (choice.columns or isinstance(choice.tokens, int)):
+    if choice.columns or isinstance(choice.tokens, int):
         what = "a table for which tokens or columns are chosen"
         raise wrong(path, what, got="another file", kind=InputFileError)
     return {None: own}
@@ -148,7 +167,7 @@ def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
             f"{path}: expected retrieval.json, got the answers that `posbias retrieve` kept with it (or the "
             f"folder that `posbias retrieve --answers {path}` makes with the same options)"
         )
-    named = {"place", "score"} <= choice.columns.keys() and choice.has(table)
+    named = {"place", "score"} <= choice.columns.keys()
     for form in FORMATS:
         if not form.missing(table) and not (named and form in (prompts.LIU, prompts.RULER)):
             return form

@@ -92,26 +92,17 @@ class Format:
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a file is wanted where it has several: a `model`, a context length ("all": their mean), columns.
-
-    Where columns are `shared` by several files, one that has none of them is read by its own names.
-    """
+    """What of a file is wanted where it has several: a `model`, a context length ("all": their mean), columns."""
 
     model: str | None = None
     tokens: float | str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    shared: bool = False
 
     def __post_init__(self):
         for name, column in self.columns.items():
             if name not in ROLES or (name == "scale" and scale_of(column) is None):
                 what = f"one of {', '.join(ROLES)}, and as scale share, percent or LOW-HIGH (as 1-5)"
                 raise wrong("columns", what, f"{name}={column}")
-
-    def has(self, table: Table) -> bool:
-        """Whether the columns that are named count for a table."""
-        names = {*table.columns, *map(plain_name, table.columns)}
-        return not self.shared or not names.isdisjoint(self.columns.values())
 
 
 ANY = Choice()
@@ -215,7 +206,7 @@ def column_of(table: Table, role: str, names: Sequence[str], choice: Choice = AN
 
     Raises `InputFileError` for several that differ.
     """
-    if (named := choice.columns.get(role)) is not None and choice.has(table):
+    if (named := choice.columns.get(role)) is not None:
         if (column := next((one for one in table.columns if named in (one, plain_name(one))), None)) is None:
             raise undecided(table, f"a column {named}", f"{role}=COLUMN")
         return column
@@ -401,7 +392,7 @@ def curves(of: Answers, path: Path, choice: Choice) -> Curves:
     if choice.tokens == "all":
         answers = answers.assign(length=math.nan)
         of_several = f", mean over {len(lengths)} lengths" if len(lengths) > 1 else ""
-    elif choice.tokens is not None and (len(lengths) > (of.unit != "tokens") or not choice.shared):
+    elif choice.tokens is not None:
         answers = answers[answers["length"] == choice.tokens]
         if answers.empty:
             known = f"one of {listed(lengths)}" if lengths else "none, as lengths are not known"

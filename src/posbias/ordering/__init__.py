@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from posbias.core.errors import InputFileError, is_integer, nearest, wrong
 from posbias.imports import QUANTITY, read
-from posbias.imports.columns import FEWEST_PLACES
+from posbias.imports.columns import FEWEST_PLACES, MOST
 from posbias.ordering.search import (
     Found,
     GainEstimator,
@@ -282,8 +282,8 @@ def _checked(count: int, scores: Any, lengths: Any) -> tuple[np.ndarray, np.ndar
     for name, numbers in (("scores", weights), ("lengths", sizes)):
         if numbers.shape != (count,):
             raise wrong(name, f"one for each of {count} documents", got=f"shape {numbers.shape}")
-        if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
-            raise wrong(name, "finite numbers ≥ 0", numbers.tolist())
+        if not ((numbers >= 0) & (numbers <= MOST)).all():
+            raise wrong(name, f"numbers from 0 to {MOST:g}", numbers.tolist())
     if not weights.sum() > 0:
         raise wrong("scores", "one above 0", got="all 0")
     if not ((sizes > 0) & (sizes <= LONGEST)).all():

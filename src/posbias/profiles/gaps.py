@@ -121,7 +121,8 @@ def compared(gaps: Mapping[str, Estimate], equivalence: float | None) -> dict[st
     return {name: END_WORDS[sign or 2 * small[name]] for name, sign in signs_of(gaps).items()}
 
 
-RESAMPLES = 4000
+FEWEST, RESAMPLES = 4, 4000
+"""Trials of an interval, and resamples that it is of."""
 _AT_ONCE = 4_000_000
 
 
@@ -130,9 +131,10 @@ def resampled(columns: Columns[Name], seed: int = 0, together: int = 1) -> dict[
 
     `columns` stand under the least and the most that they can be: an interval stays within them. Percentiles are
     widened as Student's t is (the expanded percentile interval of Hesterberg 2015, "What teachers should know
-    about the bootstrap"): plain ones are too short for few trials. A column without spread has the interval of the
-    number of trials alone: at most 1 − .05^(1/n) of all trials differ from those seen. `together` intervals hold
-    at once in 95 % of experiments (Bonferroni: each in 1 − .05/`together`).
+    about the bootstrap"): plain ones are too short for few trials, and of fewer than `FEWEST` anything may be.
+    A column without spread has the interval of the number of trials alone: at most 1 − .05^(1/n) of all trials
+    differ from those seen. `together` intervals hold at once in 95 % of experiments (Bonferroni: each in
+    1 − .05/`together`).
     """
     from scipy.special import ndtr
 
@@ -148,7 +150,9 @@ def resampled(columns: Columns[Name], seed: int = 0, together: int = 1) -> dict[
     for (name, (least, most)), mean, se, draws in zip(limits.items(), means, errors, drawn.T, strict=True):
         ends = []
         for miss in (0.05 / together, 0.1 / together):
-            if se > 0:
+            if trials < FEWEST and se != 0:
+                low, high = least, most
+            elif se > 0:
                 reach = quantile_of_t(trials - 1, 1.0 - miss / 2) * math.sqrt(trials / (trials - 1))
                 tail = float(ndtr(-reach))
                 low, high = np.quantile(draws, [tail, 1.0 - tail]).tolist()
@@ -184,6 +188,8 @@ def in_words(
     """A verdict in words; of one on one end, what is known of the other. `effort` is the number of trials."""
 
     def misses(least: float) -> str:
+        if not unit and least > 1:
+            return f"{effort} tell nothing"
         size = f"{least:.2g}{unit}" if unit else share_size(least, gaps[ENDS].n)
         return f"{effort} miss gaps under {size}"
 

@@ -70,7 +70,7 @@ class Quantity:
             if left_out and self.name.startswith("rope"):
                 given = (
                     "rotary positions left out, whose amplitudes no configuration holds; a file of your own with "
-                    "them has it (posbias.encodings.rope_of, docs/own.md)"
+                    "them has it (posbias.encodings.rope_of, docs/theory.md)"
                 )
                 given = "; ".join([given, *MEASURED.get(self.name, [])])
             raise wrong(self.name, f"a layer with one ({self.what})", got=given)

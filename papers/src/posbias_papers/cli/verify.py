@@ -1,9 +1,7 @@
 """`posbias verify`: the papers' numbered statements, tried."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
@@ -21,8 +19,6 @@ class Options:
 
     Parameters
     ----------
-    all
-        Try every statement.
     effort
         Random instances per reading of a statement, every fourth at the edge of the hypotheses: quick (200), full
         (1,000) or any number.
@@ -30,7 +26,6 @@ class Options:
         Folder of verify.json and of counterexamples.
     """
 
-    all: Annotated[shared.Flag, Parameter(name="--all")] = False
     effort: shared.Effort = "full"
     seed: shared.Seed = 0
     out: shared.Out = Path("results/verify")
@@ -54,7 +49,7 @@ def verify(*statements: str, options: Options = Options()) -> None:
     from posbias_papers.theorems import INSTANCES
 
     need_writable(options.out)
-    chosen = select(STATEMENTS, () if options.all else statements)
+    chosen = select(STATEMENTS, statements)
     instances = shared.amount(options.effort, INSTANCES)
     with progress() as on_event:
         findings = try_all(chosen, instances=instances, seed=options.seed, on_event=on_event)
