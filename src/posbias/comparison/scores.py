@@ -131,7 +131,8 @@ class Comparison(Plottable):
     def sentences(self) -> dict[str, str]:
         """For each profile whether it is better than uniform and than 1/(distance + 1), and by which score.
 
-        Of two curves of rates with trials, what they differ in instead.
+        Where its Spearman's interval holds 0 it says so. Of two curves of rates with trials, what they differ in
+        instead.
         """
         if self.between is not None:
             return {name: "; ".join(self.between.sentences()) for name in self.agreements}
@@ -142,6 +143,9 @@ class Comparison(Plottable):
             by = [name.capitalize() for name in SCORES[:2] if lead.sides.get(name) == side]
             if by:
                 parts[lead.more].append(f"{words[side]} {others[lead.less]} by {' and '.join(by)}")
+        for name, one in self.agreements.items():
+            low, high = one.spearman.bounds or (math.nan, math.nan)
+            parts[name] += ["not shown to be related to the reference by rank"] * (low <= 0 <= high)
         return {name: "; ".join(said) for name, said in parts.items() if said}
 
     def to_dataframe(self) -> "pd.DataFrame":
