@@ -275,6 +275,7 @@ def test_tables_on_record_are_drawn_unless_other_options_are_given(tmp_path, cap
     main(["paper", "herasimchyk2026", "table2", "table3", "--json", "--out", str(tmp_path)])
     answer = json.loads(capsys.readouterr().out)
     assert {cell["model"] for cell in answer["cells"]} == {*MODELS, "gemma-3-270m"}
+    assert STUDIES["table2"].recorded(STUDIES["table2"]).basis.recorded == len(answer["cells"])
     assert [*answer["tables"]] == ["table2", "table3"]
     assert "in place of" in answer["tables"]["table2"]["stand_in"]
     with pytest.raises(RuntimeError, match="not callable"):  # measures

@@ -256,10 +256,23 @@ def test_answers_that_are_not_paired_are_independent_in_whatever_order_they_stan
     for one in found:
         np.testing.assert_array_equal(one.samples, found[0].samples)
         np.testing.assert_allclose(one.mass, [column.mean() for column in right], rtol=1e-12)
-    (gaps,) = found[0].places.gaps.values()
     errors = [column.std(ddof=1) / math.sqrt(column.size) for column in right]
+    samples = found[0].samples
+    np.testing.assert_allclose(samples.std(axis=0, ddof=1) / math.sqrt(len(samples)), errors, rtol=1e-9)
+    (gaps,) = found[0].places.gaps.values()
     for name, pair in {"first - middle": (0, 1), "last - middle": (2, 1), "first - last": (0, 2)}.items():
         assert gaps[name].se == pytest.approx(math.hypot(*(errors[place] for place in pair)), rel=0.25)
+
+
+@pytest.mark.parametrize("trials", [2, 3])
+def test_of_fewer_than_four_trials_nothing_is_said(tmp_path, trials):
+    found, _ = answers(tmp_path / "a.csv", [1.0, 0.0, 0.5], 3, questions=trials)
+    (gaps,) = found.places.gaps.values()
+    spread = [gap for gap in gaps.values() if gap.se]
+    assert spread
+    assert all(gap.ends == (-1.0, 1.0) for gap in spread)
+    assert found.places.verdict == "inconclusive"
+    assert "tell nothing" in found.places.verdict_in_words
 
 
 @pytest.mark.parametrize("column", ["question_id,", ""])

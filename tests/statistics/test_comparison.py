@@ -66,6 +66,13 @@ def test_a_comparison_tabulates_its_scores_and_says_which_lead():
     assert leads["near", "uniform"]["wasserstein"] == leads["near", "recency_only"]["spearman"] == "better"
     assert len(repr(found).splitlines()) == 1 + 4
     assert found.sentences().keys() == {"near", "far"}
+    about = compare_all(
+        {"any": Profile.from_weights(np.random.default_rng(0).random(40)), "near": held}, held
+    )
+    for name, one in about.agreements.items():
+        unrelated = one.spearman.interval[0] <= 0 <= one.spearman.interval[1]
+        assert unrelated == (name == "any")
+        assert ("not shown to be related" in about.sentences()[name]) == unrelated
 
 
 def test_unlike_lengths_and_queries_are_refused_and_seeds_give_streams_of_their_own():

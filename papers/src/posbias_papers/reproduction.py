@@ -103,10 +103,11 @@ def reproduce(
     need("matplotlib", work="drawing", extra="report")
     need_writable(folder / "cells" / "cell.nc")
     clear_leftovers(folder)
-    known = {name: serving(studies[name], effort) if recorded else None for name in names}
-    for name in (name for name, one in known.items() if one):
-        log.info("%s: from the record (%s); --rerun makes it anew", name, known[name])
-    made = {name: write(studies[name], one.table(), one.effort, folder) for name, one in known.items() if one}
+    made: dict[str, Made] = {}
+    for name in names:
+        if recorded and (one := serving(studies[name], effort)):
+            log.info("%s: from the record (%s); --rerun makes it anew", name, one)
+            made[name] = write(studies[name], one.table(), one.effort, folder)
     tables = Tables({}, "")
     if rest := [name for name in names if name not in made]:
         tables = package.tables(rest, folder, effort=effort, again=again, on_event=on_event, **settings)

@@ -149,13 +149,14 @@ def _fail(error: BaseException, words: list[str]) -> None:
 def _of_option(message: str, words: list[str]) -> str:
     """A message about an argument, with the option that it was typed as in place of the argument's name."""
     name, colon, rest = message.partition(": ")
-    if name.isidentifier() and (of := _of_option(rest, words)) != rest:
-        return of  # of a part that has the field
     option = f"--{name.replace('_', '-')}"
     if option in {word.partition("=")[0] for word in words} or (option == "--out" and "-o" in words):
         return f"{option}{colon}{rest}"
     given = next((place for place, word in enumerate(words) if word.startswith(f"{name}=")), 0)
-    return f"{words[given - 1]} {message}" if given and words[given - 1].startswith("--") else message
+    if given and words[given - 1].startswith("--"):
+        return f"{words[given - 1]} {message}"
+    of_a_part = _of_option(rest, words) if name.isidentifier() else rest
+    return message if of_a_part == rest else of_a_part
 
 
 def _silence_output() -> None:

@@ -109,9 +109,9 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
     asked = [name for name, wanted in {**single, "vary": options.vary}.items() if wanted]
     if len(cases) > 1 and asked:
         raise shared.wrong(asked[0], "a single prediction with it", len(cases))
-    varied = {one.partition("=")[0] for one in options.vary}
-    for name in varied & {"tokens", "mixing"}:
-        shared.refuse(options, f"none with --vary {name}", (name,))
+    for name in (one.partition("=")[0] for one in options.vary):
+        if name in ("tokens", "mixing"):
+            shared.refuse(options, f"none with --vary {name}", (name,))
     if asked:
         name = asked[0].replace("_", "-")
         shared.refuse(options, f"none with --{name}, which shows no cache", ("cache_dtype",))
@@ -299,14 +299,7 @@ def _critical(case: _Case, options: Options) -> Found:
     """Answer with x* and the peaks of walks × envelope and of the rollout, by depth."""
     shared.refuse(options, "none with --critical-distance", ("query", "method"))
     curves = _distance_curves(case, options.vary)
-    head = [
-        "encoding",
-        "layers",
-        "x*",
-        "peak of walks × envelope",
-        "rollout's peak but for token 0",
-        "its drift",
-    ]
+    head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
     rows = [
         [curve.name, str(depth), plain(x), str(modal), str(peak), plain(drift)]
         for curve in curves
@@ -315,6 +308,7 @@ def _critical(case: _Case, options: Options) -> Found:
         )
     ]
     said = "distances from the query, in tokens; x*: Wu et al. 2025, Theorems 4.5 and 4.7"
+    said += "; of the rollout token 0 is left out"
     answer = answers.PredictCritical.of(tokens=case.tokens, curves=curves, **case.about())
     named = {curve.name: curve for curve in curves}
     picture = lambda: plots.drawing(plots.draw_critical_distance, named)  # noqa: E731

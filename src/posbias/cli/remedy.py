@@ -12,9 +12,8 @@ from posbias.core.packages import need
 
 UNWANTED = ("rerun", "measurement", "answers", "write_prompts", "sizes", "until")
 """Options of retrieve that remedies have not."""
-SIZED = ("pairs", "length", "positions", "prompts")
-OF_TRIALS = ("task", "kind", *SIZED, "wording", "text", "seed", "trials", "rule")
-"""Options of retrieve that choices have not."""
+OF_CHOICES = ("columns", "logprobs", "equivalence", "threads", "out", "json")
+"""Options of retrieve that choices have, with how a server is asked and a model loaded."""
 
 
 @shared.options
@@ -42,7 +41,8 @@ class Options:
 
         if self.items is None:
             return self.asked.session()
-        shared.refuse(self.asked, "none with --items", OF_TRIALS)
+        kept = (*OF_CHOICES, *vars(shared.Server()), *vars(self.asked.loading))
+        shared.refuse(self.asked, "none with --items", kept=kept)
         return read_items(self.items, self.asked.asking.columns)
 
 

@@ -36,6 +36,10 @@ class OtherKindError(DamagedError):
     held: str | None = None
 
 
+class LackingError(InputFileError):
+    """A file is whole, but has none of what was chosen of it: columns, or a context length."""
+
+
 class SchemaError(InputFileError):
     """A file is whole, but written by a posbias whose files have another schema version."""
 

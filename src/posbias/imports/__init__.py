@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
-from posbias.core.errors import InputFileError, OtherKindError, wrong
+from posbias.core.errors import InputFileError, LackingError, OtherKindError, wrong
 from posbias.core.files import read_text
 from posbias.core.progress import one_line
 from posbias.core.tables import Names, Table, bare_name, is_table, read_table, unexpected
@@ -80,14 +80,14 @@ def read(
 ) -> Profile:
     """Read a file, or a folder of files, of results as a profile, whoever made it.
 
-    A profile in memory is returned as it is, a measurement is its influence.
-    Our own: a measurement's .nc, a retrieval's .nc or JSON (or the folder of one), a prediction's JSON, a plain
-    list of weights. Others': one of `FORMATS`, recognised by its columns, or arrays; what it was taken for is
-    logged and is `attrs["read_as"]`. Where a file has several, `model` chooses one, `tokens` a context length
-    ("all": the mean over them); `columns` says which column is what ({"place": "answer_position", "score": "em"};
-    also total, trial, length, model and, for the scale, one of `posbias.imports.columns.SCALES`). Raises
-    `InputFileError` for what cannot be decided, `InvalidValueError` for what is none of these,
-    `MissingPackageError` for an .nc without xarray and for .safetensors without safetensors.
+    A profile in memory is returned as it is, a measurement is its influence. Our own files: a measurement's .nc, a
+    retrieval's .nc or JSON (or the folder of one), a prediction's JSON, a plain list of weights. Others': one of
+    `FORMATS`, recognised by its columns, or arrays; what it was taken for is logged and is `attrs["read_as"]`.
+    Where a file has several, `model` chooses one, `tokens` a context length ("all": the mean over them); `columns`
+    says which column is what ({"place": "answer_position", "score": "em"}; also total, trial, length, model and,
+    for the scale, one of `posbias.imports.columns.SCALES`). Raises `InputFileError` for what cannot be decided,
+    `InvalidValueError` for what is none of these, `MissingPackageError` for an .nc without xarray and for
+    .safetensors without safetensors.
     """
     if isinstance(path, Profile):
         return path
@@ -116,16 +116,16 @@ def read_several(paths: Sequence[str | os.PathLike[str]], choice: Choice) -> lis
 
     Raises as `read_one`.
     """
-    found, errors = list[Profile](), list[InputFileError]()
+    found, lacking = list[Profile](), list[LackingError]()
     for path in paths:
         try:
             found.append(read_one(path, choice))
-        except InputFileError as error:
+        except LackingError as error:
             found.append(read_one(path, Choice(choice.model)))
-            errors.append(error)
-    if len(errors) == len(paths):
-        raise errors[0]
-    for error in errors:
+            lacking.append(error)
+    if len(lacking) == len(paths):
+        raise lacking[0]
+    for error in lacking:
         log.info("read by its own names: %s", error)
     return found
 
@@ -140,7 +140,7 @@ def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
         return form.read(rows, path, choice)
     if choice.columns or isinstance(choice.tokens, int):
         what = "a table for which tokens or columns are chosen"
-        raise wrong(path, what, got="another file", kind=InputFileError)
+        raise wrong(path, what, got="another file", kind=LackingError)
     return {None: own}
 
 

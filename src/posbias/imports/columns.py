@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.errors import InputFileError, wrong
+from posbias.core.errors import InputFileError, LackingError, wrong
 from posbias.core.files import data_table
 from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
 from posbias.profiles.curves import at_shares
@@ -208,7 +208,7 @@ def column_of(table: Table, role: str, names: Sequence[str], choice: Choice = AN
     """
     if (named := choice.columns.get(role)) is not None:
         if (column := next((one for one in table.columns if named in (one, plain_name(one))), None)) is None:
-            raise undecided(table, f"a column {named}", f"{role}=COLUMN")
+            raise LackingError(str(undecided(table, f"a column {named}", f"{role}=COLUMN")))
         return column
     found = having(table, names)
     if len({tuple(table[column].map(_read)) for column in found}) > 1:
@@ -396,7 +396,9 @@ def curves(of: Answers, path: Path, choice: Choice) -> Curves:
         answers = answers[answers["length"] == choice.tokens]
         if answers.empty:
             known = f"one of {listed(lengths)}" if lengths else "none, as lengths are not known"
-            raise InputFileError(f"{path}: tokens: expected {known}, got {choice.tokens:g}")
+            # the number of documents is no length of the context
+            error = LackingError if len(lengths) <= (of.unit != "tokens") else InputFileError
+            raise error(f"{path}: tokens: expected {known}, got {choice.tokens:g}")
     elif single:
         raise InputFileError(
             f"{path}: expected two places or more at each context length, got one alone at some of {len(lengths)} "

@@ -107,6 +107,7 @@ class PaperWu2025(Reproduced, Answer):
 class PaperHerasimchyk2026(Reproduced, Answer):
     """Tables and figures of Herasimchyk et al. 2026; a cell is a model on a corpus."""
 
+    version = 2
     tables: dict[str, dict[str, Any]] = entry("by table or figure: its rows, models in place of the paper's")
 
 

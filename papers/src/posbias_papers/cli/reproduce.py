@@ -199,7 +199,7 @@ def _reproduce(
     how = {name: getattr(options, name) for name in ("effort", *names)} | {"again": options.rerun, **others}
     with progress(waiting) as on_event:
         made = reproduce(paper, what, out=options.out, on_event=on_event, **how)
-    for words in {one.page.data.get("stand_in", "") for one in made.made.values()} - {""}:
+    for words in sorted({one.page.data.get("stand_in", "") for one in made.made.values()} - {""}):
         log.info(words)
     answer = reproduced(paper).model_validate_json(dump_json(made.as_dict()))
     pages = {name: one.page for name, one in made.made.items()}

@@ -130,6 +130,7 @@ class PredictCritical(WithArchitecture, Answer):
 class Order(Answer):
     """The order of documents that a profile calls best, and what it gains over the usual ones."""
 
+    version = 2
     permutation: list[int] = entry("documents as given, from 0, in the order that the profile calls best")
     recommended: list[int] = entry(
         "in the order to put them: that, a usual one that is not worse, or as given"
@@ -140,7 +141,7 @@ class Order(Answer):
     unit: str = entry("of worth and gains")
     basis: str = entry("what the profile is")
     gains: dict[str, Bounded] = entry(
-        "over the order as given and the usual ones, on prompts that did not choose"
+        "over the usual orders: of orders judged on prompts that did not choose them; of `instead` on all prompts"
     )
     loss_at_most: float = entry("by how much no other order can be worth more under this profile", of="loss")
     prompts_to_tell: ToTell = entry("behind the profile; where it is extrapolated, with these documents")
