@@ -34,8 +34,9 @@ def within(evidence):
 
 asked = {"fig2": (2, 16, 17), "curves": (1, 2, 3, 4, 5, 6)}
 for embedding, words in EMBEDDINGS.items():
-    known, longer = (records(effort_of(n, 3, embedding=embedding), CELLS) for n in (25_000, 100_000))
-    if embedding == "deviation":
+    early, late = (records(effort_of(n, 3, embedding=embedding), CELLS) for n in (25_000, 100_000))
+    known = late if len(late) == len(CELLS) else early
+    if known is late:
         save_figure(draw_curves(table(known, known), ""), "trained_depth.png")
     print(f"\n{words}: gap first-last (accuracy, networks) by depth")
     for word, residual in KINDS:
@@ -47,8 +48,8 @@ for embedding, words in EMBEDDINGS.items():
             if int(claim.id.rpartition("/")[2]) in numbers:
                 print(claim.sentence, *map(within, judge(claim, table(known, CELLS)).evidence), sep="\n    ")
     print("\nafter 25,000 and 100,000 iterations")
-    for cell, outcome in longer.items():
-        print(f"{named(cell.positional, cell.residual):24}", gap(known[cell]), gap(outcome), sep=" | ")
+    for cell, outcome in late.items():
+        print(f"{named(cell.positional, cell.residual):24}", cell.depth, gap(early[cell]), gap(outcome), sep=" | ")
     print("\nsink metric (tau .2) of the first token: trained, even, untrained; the token with the largest")
     for cell, outcome in known.items():
         trained, untrained = (one[outcome.learnt] for one in (outcome.sinks, outcome.untrained))

@@ -22,7 +22,7 @@ def rotary_of(config: Mapping[str, Any], layer_type: str | None = None) -> Rotar
     trained length; what the file leaves out is the default of the family's class. Raises `InvalidValueError` for a
     family or a type of layers that does not rotate, keys that are wrong, and scalings that are not known.
     """
-    base, dimension, scaling = rotation_of_family(dict(config), layer_type)
+    base, dimension, scaling = rotation_of_family(config, layer_type)
     if scaling is None:
         return Rotary(plain_angles(base, dimension), 1.0)
     return Rotary(scaling.angles_of(base, dimension), math.sqrt(scaling.gain))

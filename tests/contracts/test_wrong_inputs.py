@@ -101,6 +101,8 @@ FUNCTIONS = [
     ("RoPE", lambda: encodings.RoPE(((1.0,),), dimension=7), "dimension"),
     # below the root
     ("", lambda: encodings.rotary_of({}), "model_type"),
+    ("", lambda: encodings.rotary_of("config.json"), "config"),
+    ("", lambda: encodings.rope_of("config.json", 1.0), "config"),
     ("", lambda: retrieval_job("nedle"), "task"),
     ("", lambda: retrieval_job(pairs="5"), "pairs"),
     ("", lambda: Session(KEYS), "jobs"),

@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import yaml
 from command import called, started
 from http_servers import prompt_of, serving
 from piecework import wait_for
 from planted import finds, questions
+from project import ROOT
 
 import posbias
 from posbias.choice import Item
@@ -62,6 +67,32 @@ def test_a_gap_above_fails_early_and_says_so_everywhere(answered):
     suite = ElementTree.fromstring(Path("gate/check.xml").read_text())
     assert (suite.get("failures"), len(suite.findall("testcase"))) == ("2", 3)
     assert "gap above 0.2" in Path("gate/check.md").read_text()
+
+
+def test_the_action_of_the_page_ends_as_the_check_does_and_writes_its_summary(folder):
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    action = yaml.safe_load(re.search(r"```yaml\n(.+?)```", page, re.S)[1])
+    step = action["runs"]["steps"][0]
+    script = step["run"].removeprefix("pip install posbias\n")
+    assert "pip" not in script
+    questions(60)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    for chances, limit, code in (((0.9, 0.1, 0.9), "", 1), ((0.8, 0.8, 0.8), "0.2", 0), ((0.8,) * 3, "1.2", 2)):
+        Path(str(code)).mkdir()
+        with serving(finds(chances)) as server:
+            given = {"model": "rag", "endpoint": server.url, "trials": "../mine.jsonl", "max-gap": limit}
+            inputs = {name: given[name] or of["default"] for name, of in action["inputs"].items()}
+            filled = {
+                name: re.sub(r"\${{ inputs\.(\S+) }}", lambda found: inputs[found[1]], cell)
+                for name, cell in step["env"].items()
+            }
+            environment = os.environ | filled | {"PATH": path, "GITHUB_STEP_SUMMARY": "summary.md"}
+            line = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script)
+            done = subprocess.run(line, cwd=str(code), env=environment, capture_output=True)
+            assert done.returncode == code, done.stderr
+    assert "gap above 0.1" in Path("1/summary.md").read_text()
+    assert "no gap above 0.2" in Path("0/summary.md").read_text()
+    assert not Path("2/summary.md").exists()
 
 
 def test_a_killed_check_resumes(folder):

@@ -97,8 +97,17 @@ def _weights(table: Table, rows: Sequence["Row"], scale: Scale | None) -> tuple[
         what = f"one of {', '.join(SCORES[:12])}, … or rank (--scores rank: as listed)"
         raise unexpected(table.index[0], what, ", ".join(map(str, table.columns)))
     places = np.arange(len(rows), dtype=np.float64)
-    if rank is not None and len(np.unique(ranks := _column(table, rows, rank))) == len(ranks):
-        places = ranks
+    if rank is not None:
+        ranks = _column(table, rows, rank)
+        if len(np.unique(ranks)) == len(ranks):
+            places = ranks
+        elif known or scale == "rank":
+            rank = None
+        else:
+            again = int(np.argmax([place in ranks[:k] for k, place in enumerate(ranks)]))
+            what = "a rank of its own for each document (--scores rank: as listed)"
+            got = f"{ranks[again]:g} again"
+            raise wrong(f"{table.index[again]}: {rank}", what, got=got, kind=InputFileError)
     if not known:
         return _by_rank(places), f"scores: {rank or 'the order as listed'} read by rank, as weights 1/rank"
     name = _key(rows, table, known[:1]) or ""

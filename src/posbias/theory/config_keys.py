@@ -43,6 +43,8 @@ class Config(dict[str, Any]):
     """
 
     def __init__(self, keys: Mapping[str, Any], used: set[str] | None = None) -> None:
+        if not isinstance(keys, Mapping):
+            raise wrong("config", "the contents of a config.json, by key", keys)
         super().__init__(keys)
         self.used: set[str] = set() if used is None else used
 

@@ -71,8 +71,9 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     `InvalidValueError` for a family that is not known, a key that is missing, and a mask or a kind of layer that
     is not predicted; `PluginError` where the package fails that brings the family.
     """
-    container = config.get("model_type")
-    family, keys, remarks = _text(Config(config))
+    given = Config(config)
+    container = given.get("model_type")
+    family, keys, remarks = _text(given)
     brought = None if family in FAMILIES else packages.family(family)
     if brought is not None:
         remark = f"{family}: read by the package {brought.package}, not by posbias"
@@ -94,13 +95,14 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     return Architecture(len(stack), shortest_pattern(stack), name=name or family, remarks=remarks)
 
 
-def rotation_of_family(config: dict[str, Any], layer_type: str | None) -> Rotation:
+def rotation_of_family(config: Mapping[str, Any], layer_type: str | None) -> Rotation:
     """`rotation` of a type of layers of a family of posbias's own, with what its class fills in.
 
     Raises `InvalidValueError` as `from_huggingface`, and for a type of layers that does not rotate.
     """
-    container = config.get("model_type")
-    family, keys, remarks = _text(Config(config))
+    given = Config(config)
+    container = given.get("model_type")
+    family, keys, remarks = _text(given)
     if family not in FAMILIES:
         raise wrong("model_type", "a family of posbias's own", family)
     read = _reading(keys, family, FAMILIES[family], remarks, container)
