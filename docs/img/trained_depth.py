@@ -49,7 +49,13 @@ for embedding, words in EMBEDDINGS.items():
                 print(claim.sentence, *map(within, judge(claim, table(known, CELLS)).evidence), sep="\n    ")
     print("\nafter 25,000 and 100,000 iterations")
     for cell, outcome in late.items():
-        print(f"{named(cell.positional, cell.residual):24}", cell.depth, gap(early[cell]), gap(outcome), sep=" | ")
+        print(
+            f"{named(cell.positional, cell.residual):24}",
+            cell.depth,
+            gap(early[cell]),
+            gap(outcome),
+            sep=" | ",
+        )
     print("\nsink metric (tau .2) of the first token: trained, even, untrained; the token with the largest")
     for cell, outcome in known.items():
         trained, untrained = (one[outcome.learnt] for one in (outcome.sinks, outcome.untrained))

@@ -54,7 +54,7 @@ def findings():
 
 def test_entries_are_whole_and_quote_numbers_of_their_readings_or_say_why_there_is_none():
     about = {one.key: one.erratum.key for one in READINGS}
-    assert len(READINGS) == len(about) == 60
+    assert len(READINGS) == len(about) == 61
     assert len({one.key for one in ERRATA}) == len(ERRATA)
     for one in ERRATA:
         assert all((one.where, one.printed, one.holds, one.posbias)), one.key
@@ -246,6 +246,11 @@ def stepped():
         ("herasimchyk2026/lemma-5.3-i", 2.0, 1.5 * (9 / 8) ** 20),
         ("herasimchyk2026/lemma-5.3-ii", math.exp(-0.02) / 2, 1 / (1 + math.exp(5))),
         ("herasimchyk2026/section-5.1", 2.0, 1.25**20),
+        (
+            "herasimchyk2026/theorem-5.4-ii-encodings",
+            (1 - math.exp(-0.0008) / 2) ** 10,
+            1 / math.prod(1 + math.exp(-t) for t in range(1, 11)),
+        ),
         ("herasimchyk2026/theorem-5.4-ii", (1 - math.exp(-0.18) / 4) ** 60, 0.18249551842986955),
         ("herasimchyk2026/theorem-5.4-ii-window", math.exp(-3 * 0.5 * 0.5 * 200), 0.75**200),
     ],

@@ -183,7 +183,7 @@ def test_documents_without_scores_are_ranked_as_listed_where_that_is_said():
     assert read_hits(name, "rank").scores == pytest.approx([1, 1 / 2, 1 / 3])
     # so are those whose ranks repeat
     name = written("again.json", [{"text": TEXT, "rank": rank} for rank in (1, 2, 1)])
-    with pytest.raises(InputFileError, match="entry 2: rank: .*--scores rank.*, got 1 again"):
+    with pytest.raises(InputFileError, match=r"entry 2: rank: .*--scores rank.*, got 1 again"):
         read_hits(name)
     again = read_hits(name, "rank")
     assert again.scores == pytest.approx([1, 1 / 2, 1 / 3])

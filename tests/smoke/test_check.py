@@ -77,13 +77,17 @@ def test_the_action_of_the_page_ends_as_the_check_does_and_writes_its_summary(fo
     assert "pip" not in script
     questions(60)
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    for chances, limit, code in (((0.9, 0.1, 0.9), "", 1), ((0.8, 0.8, 0.8), "0.2", 0), ((0.8,) * 3, "1.2", 2)):
+    for chances, limit, code in (
+        ((0.9, 0.1, 0.9), "", 1),
+        ((0.8, 0.8, 0.8), "0.2", 0),
+        ((0.8,) * 3, "1.2", 2),
+    ):
         Path(str(code)).mkdir()
         with serving(finds(chances)) as server:
             given = {"model": "rag", "endpoint": server.url, "trials": "../mine.jsonl", "max-gap": limit}
             inputs = {name: given[name] or of["default"] for name, of in action["inputs"].items()}
             filled = {
-                name: re.sub(r"\${{ inputs\.(\S+) }}", lambda found: inputs[found[1]], cell)
+                name: re.sub(r"\${{ inputs\.(\S+) }}", lambda found, inputs=inputs: inputs[found[1]], cell)
                 for name, cell in step["env"].items()
             }
             environment = os.environ | filled | {"PATH": path, "GITHUB_STEP_SUMMARY": "summary.md"}

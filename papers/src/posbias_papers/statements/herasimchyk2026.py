@@ -395,7 +395,7 @@ def averaged_heads(heads: Any, mixing: Any, width: int) -> float:
 # --- Lemma 5.3 -----------------------------------------------------------------------------------------------
 
 
-def _assumed(hidden: Any, queries: Any, keys: Any, values: Any, mixing: Any) -> tuple[float, float]:
+def _assumed(hidden: Any, queries: Any, keys: Any, values: Any, **_: Any) -> tuple[float, float]:
     """C of Assumption 5.1 and of the input (Frobenius, the largest of the usual norms), C_V of 5.2."""
     weights = max(margins.operator_norm(queries).max(), margins.operator_norm(keys).max())
     return max(float(weights), float(np.linalg.norm(hidden))), margins.largest_product(values)
@@ -564,8 +564,8 @@ def theorem_5_4_ii(**deep: Any) -> float:
 
 @statement("herasimchyk-5.4-ii-attention-only", "Theorem 5.4 (ii), attention alone", attention_only, **REMARK)
 def attention_alone(**deep: Any) -> float:
-    """At λ = 1 in every layer all that positions ≥ j (from 0) hold after T layers is at most exp(−jεT), and at
-    most the (1 − jε)^T of Wu et al., which is never above it; their Theorem 4.1 holds of R⁽ᵀ⁾⋯R⁽¹⁾.
+    """At λ = 1 in every layer the collapse of Wu et al. is recovered: all that positions ≥ j (from 0) hold after T
+    layers is at most exp(−jεT), and their Theorem 4.1 holds of R⁽ᵀ⁾⋯R⁽¹⁾.
 
     Scope: kernels whose admitted weights stay above one ε, as Lemma 5.3 (ii) has it, λ = 1
 
@@ -582,12 +582,8 @@ def attention_alone(**deep: Any) -> float:
     return min(_collapse(products, mixing, floor), of_rollout, margins.room(theirs, exponential))
 
 
-FOUR: dict[str, Any] = {
-    "kernels": [[[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]] * 200,
-    "initial": 0.5,
-    "exponent": 0.0,
-    "size": 2,
-}
+FOUR: dict[str, Any] = {"initial": 0.5, "exponent": 0.0, "size": 2}
+FOUR["kernels"] = [[[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]] * 200
 
 
 @statement("herasimchyk-5.4-ii-window", "Theorem 5.4 (ii), sliding window", WINDOWS, witness=FOUR, **OURS)
@@ -615,16 +611,19 @@ DEEP = growing([[0.0], [0.1]], 0.1, 30.0, 60)
 
 
 @statement("herasimchyk-5.4-ii-network", "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2", Sampler.network)
-def from_assumptions(**network: Any) -> float:
-    """For a network under these assumptions the first token draws everything if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ),
-    with ε of Lemma 5.3's constants.
+def from_assumptions(corrected: bool, **network: Any) -> float:
+    """For a network under these assumptions, with none on positional encodings, the first token draws everything
+    if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ), with ε of Lemma 5.3's constants.
 
-    Holds with one ε for all depths where W_V acts on all of the stream, as the proof of Lemma 5.3 has it; with
-    positional logits that are bounded over depth the ε is that of Lemma 5.3 (ii) as amended.
+    Corrected: The same without positional logits (or with the ε of Lemma 5.3 (ii) as amended).
 
-    Scope: networks without positional logits, under Assumptions 5.1 and 5.2, whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as
-    in the proof of Lemma 5.3; narrower than the paper's, which assumes nothing of positional logits: so printed it
-    fails with Lemma 5.3 (ii), of two tokens with logits −t in layer t and λ = 1 the second keeps .596
+    Scope: networks whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as in the proof of Lemma 5.3
+
+    Alias: herasimchyk2026/lemma-5.3-ii
+
+    Shows: what the second token keeps after ten layers of logits −t in layer t, λ = 1
+
+    Erratum: theorem-5.4-ii-encodings
     """
     return margins.room(_missing(**network, whole=True), _kept(network, _assumed(**network)))
 
@@ -696,14 +695,14 @@ HEADS = {
 }
 
 
-@statement("herasimchyk-5.1-values", "§5.1, Lemma 5.3 (i) for heads", value_heads, witness=HEADS, **REMARK)
+@statement("herasimchyk-5.1-values", "§5.1, Lemma 5.3 (i) for heads", value_heads, witness=HEADS, **OURS)
 def heads_values(hidden: Any, heads: Any, values: Any, mixing: Any, corrected: bool) -> float:
-    """Lemma 5.3 (i) applies verbatim to the mean over heads if Assumption 5.2 holds uniformly across them: norms
-    stay bounded at all depths (by ‖X⁽⁰⁾‖·C_V, C_V the largest product of any one head's value matrices; λ = 1).
+    """Lemma 5.3 (i) applies verbatim to the mean over heads if Assumption 5.2 holds uniformly across them, read as
+    one C_V for each head's own products: norms stay bounded at all depths (by ‖X⁽⁰⁾‖·C_V; λ = 1).
 
     Corrected: Norms stay within the input's times Π(1 − λ + λ·mean_h‖W_V^h‖), for every λ.
 
-    Scope: networks of several heads, each with value matrices under Assumption 5.2
+    Scope: that reading of “uniformly”, ours; of one W_V for all heads, or of products along all paths, it holds
 
     Shows: norm of a token after 20 layers of two heads, λ = 1
 

@@ -595,11 +595,10 @@ ENCODED = partial(network, inputs=200, positional=("rope", "alibi"))
 
 @strictly("kim-4-relative", "Section 4, relative encodings", ENCODED, strength="hedged")
 def relative_encodings(**drawn: Any) -> float:
-    """mean scores of layer 1 under RoPE or ALiBi are the same at every place of a distance; those of layer 2
-    under LayerNorm alone are higher for later queries
+    """LayerNorm's bias may differ from those of RoPE and ALiBi (tried as: mean scores of layer 1 under either are
+    the same at every place of a distance, those of layer 2 under LayerNorm alone higher for later queries)
 
-    Holds, at initialisation. The text says that the two may differ, in that LayerNorm's bias is not one of
-    distance.
+    Holds, at initialisation.
 
     Scope: LayerNorm, RoPE with base 10,000, ALiBi with its standard slopes; tried at d_h from 16 to 32, 2 or 4
     heads, α from .45 to .8, 8 to 10 tokens, layer 2, at initialisation

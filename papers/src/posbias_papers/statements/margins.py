@@ -32,8 +32,8 @@ class Margin(float):
 
     @property
     def words(self) -> str:
-        """'true value 1, printed bound 0.731'."""
-        return f"true value {self.value:.4g}, printed bound {self.bound:.4g}"
+        """'true value 1, bound 0.731'."""
+        return f"true value {self.value:.4g}, bound {self.bound:.4g}"
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers compared, for JSON."""
@@ -174,16 +174,18 @@ def run_network(
     mixing: Any = None,
     whole: bool = False,
     added: bool = False,
+    positional: Any = None,
 ) -> tuple[Float[np.ndarray, "layer token dimension"], Stack]:
     """The residual stream after each layer, X ← (1 − λ)X + λ·A·X·W_V, and the attention kernels.
 
-    Without `mixing` λ = 1; `whole` multiplies all of the stream by W_V, as the proof of Lemma 5.3 does, and with
-    `added` X ← X + A·X·W_V whatever λ, as its Section 3 prints.
+    λ is 1 without `mixing`; `positional` logits are by layer. `whole` multiplies all of the stream by W_V, as the
+    proof of Lemma 5.3 does, and with `added` X ← X + A·X·W_V whatever λ, as its Section 3 prints.
     """
     X, states, kernels = hidden, [], []
     mixing = np.ones(len(queries)) if mixing is None else mixing
-    for query, key, value, lam in zip(queries, keys, values, mixing, strict=True):
-        kernels.append(masked_softmax((X @ query) @ (X @ key).T, allowed))
+    positional = np.zeros(len(queries)) if positional is None else positional
+    for query, key, value, lam, bias in zip(queries, keys, values, mixing, positional, strict=True):
+        kernels.append(masked_softmax((X @ query) @ (X @ key).T + bias, allowed))
         kept, lam = (X, 1.0) if added else ((1 - lam) * (X @ value if whole else X), lam)
         X = kept + lam * kernels[-1] @ X @ value
         states.append(X)

@@ -97,7 +97,7 @@ class Statement:
         of_proof, alias = about.pop("proof", {}), {"alias_of": about.pop("alias", "")}
         if not self.asserts:
             return (Claim(key, self.name, f"{self.name}: {self.claim}", **about, **alias),)
-        words = f"{self.name}, as its proof has it: {self.claim}"
+        words = f"{self.name}, as its proof {'is read' if of_proof else 'has it'}: {self.claim}"
         printed = about | {"strength": "constant"} | of_proof | alias
         return (
             Claim(key, self.name, f"{self.name}: {self.asserts}", **about),

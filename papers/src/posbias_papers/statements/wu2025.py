@@ -173,8 +173,8 @@ def lemma_a_1(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size
     """A_ij ≥ 1/(1 + (k − 1)e^(2M)) with M = (max‖X_i⁽⁰⁾‖·C_V·C)² and k the most keys a query sees; ‖X_i⁽ᵗ⁾‖ ≤
     max‖X_i⁽⁰⁾‖·C_V
 
-    Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. Eq. (3)'s second
-    line prints R_i for R_(i−j).
+    Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. The display after
+    Eq. (3) prints R_i for R_(i−j) in its second line.
     """
     allowed = mask_of(kind, size).allowed(len(hidden))
     states, kernels = run_network(hidden, queries, keys, values, allowed)
@@ -577,10 +577,9 @@ def monotone(depth: int, rate: float) -> float:
     """as exactly as Stirling's approximation is, to one token: L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone
     function of the distance x but rises at first, where t/(e^m − 1) > 1
 
-    Scope: every depth and decay
+    Scope: t/(e^m − 1) > 1, which the paper does not ask for: else L falls from the start
 
-    Holds over whole distances. Taken exactly L falls from the start where t/(e^m − 1) ≤ 1, see the critical
-    distance.
+    Holds over whole distances, see the critical distance.
     """
     first = math.log(depth) - rate
     count = 2 * critical_distances.modal_distance(depth, rate) + 6
@@ -711,7 +710,7 @@ def _stepping(pairs: int) -> Instance:
 
 @statement("wu-4.6", "Lemma 4.6", lambda s: one_pair(s, 1), witness=_half_turn(1), proof=OURS)
 def lemma_4_6(corrected: bool, **rotary: Any) -> float:
-    """c = min|q||k|, c′ = max|q||k|/π² (cos x ≤ 1 − 2x²/π² for |x| ≤ π), as Appendix F ends
+    """c = min|q||k|, c′ = max|q||k|/π² (cos x ≤ 1 − 2x²/π² for |x| ≤ π), for the constants that Appendix F has be
 
     Corrected: c = a = max|q||k|, c′ = a/π², b = min|q||k|, s = δθ: C_min = e^(b − a − as²)/N and C_max = e^(a −
     b + 2as²/π² + ½as²)
@@ -727,8 +726,8 @@ def lemma_4_6(corrected: bool, **rotary: Any) -> float:
 
 @statement("wu-4.7", "Theorem 4.7", one_pair, witness=_stepping(1), proof=OURS)
 def theorem_4_7(corrected: bool, **rotary: Any) -> float:
-    """C_min^(t+1)·e^(−cx²) ≤ P_ij/binom(t+i−j, i−j) ≤ C_max^(t+1)·e^(−½c′x²) with x = (i−j)θ (Eqs. 15, 16) and the
-    constants of Lemma 4.6 as amended
+    """C_min^(t+1)·e^(−cx²) ≤ P_ij/binom(t+i−j, i−j) ≤ C_max^(t+1)·e^(−½c′x²) with x = (i−j)θ: Eqs. (15), (16) with
+    the constants of Eq. (14), those of Lemma 4.6 as amended
 
     Corrected: the same with e^(−c′x²/(t+1)) above
 
