@@ -18,9 +18,10 @@ def parts(claims: list) -> dict[str, str]:
     said, rows = [], ["| paper | tested on | hold | fail | undecided |", "|---|---|---|---|---|"]
     for paper, own in by_paper(claims).items():
         said += [f"**{cite(paper).short}**", ""]
-        said += [
-            f"- {text} The claim *{one.mark}*; {rests_on(one)} (`{one.id}`)" for text, one in sentences(own)
-        ] + [""]
+        for text, one in sentences(own):
+            whose = "Our" if one.claim.provenance == "ours" else "The"
+            said.append(f"- {text} {whose} claim *{one.mark}*; {rests_on(one)} (`{one.id}`)")
+        said.append("")
         name = cite(paper).short.partition(" (")[0]
         for kind, counts in by_evidence(own).items():
             rows.append(f"| {name} | {kind} | {' | '.join(map(str, counts.values()))} |")
