@@ -572,7 +572,7 @@ def stirling(depth: int, rate: float) -> float:
     return min(-abs(slope(star)) / rate, slope(0.9 * star), -slope(1.1 * star), deeper, steeper)
 
 
-@statement("wu-4.5-monotone", "Theorem 4.5, L", depth_and_decay, strength="observation")
+@statement("wu-4.5-monotone", "Theorem 4.5, L", depth_and_decay, **OURS)
 def monotone(depth: int, rate: float) -> float:
     """as exactly as Stirling's approximation is, to one token: L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone
     function of the distance x but rises at first, where t/(e^m − 1) > 1
@@ -710,7 +710,7 @@ def _stepping(pairs: int) -> Instance:
 
 @statement("wu-4.6", "Lemma 4.6", lambda s: one_pair(s, 1), witness=_half_turn(1), proof=OURS)
 def lemma_4_6(corrected: bool, **rotary: Any) -> float:
-    """c = min|q||k|, c′ = max|q||k|/π² (cos x ≤ 1 − 2x²/π² for |x| ≤ π), for the constants that Appendix F has be
+    """c = min|q||k|, c′ = max|q||k|/π² (cos x ≤ 1 − 2x²/π² for |x| ≤ π), where Appendix F says constants exist
 
     Corrected: c = a = max|q||k|, c′ = a/π², b = min|q||k|, s = δθ: C_min = e^(b − a − as²)/N and C_max = e^(a −
     b + 2as²/π² + ½as²)
