@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from trained_networks import PAIRED, as_published, depth_outcomes, gaps_of, outcome, pairs
 
+import posbias_papers.wu2025.table as tables
 from posbias.profiles.claims import LEAST
 from posbias.theory.masks import Causal, Full
 from posbias_papers.claims import judge
@@ -170,6 +171,14 @@ def test_what_tends_to_be_is_a_share_of_the_settings():
     assert (claim.claim.strength, len(claim.evidence)) == ("hedged", 1)
     assert "1 of 2" in claim.evidence[0].where
     assert claim.verdict != "holds"
+
+
+def test_a_share_of_the_settings_is_not_decided_by_some_of_them(monkeypatch):
+    level = sinks("fig11", lambda s: 0.9 - 0.04 * s.mask.width, share=0.1)
+    monkeypatch.setattr(tables, "records", lambda effort, cells: dict([*level.items()][:5]))
+    alone = {claim.id: tables._decided_alone(claim, STUDIES["fig11"]) for claim in STUDIES["fig11"].claims}
+    assert alone["wu2025/fig11/4"] is None
+    assert alone["wu2025/fig11/2"].verdict == "fails"
 
 
 # --- how long networks were trained ------------------------------------------------------------------------

@@ -201,14 +201,14 @@ def _meant(claim: Claim, frame: "pd.DataFrame") -> "pd.DataFrame":
 def _decided_alone(claim: Claim, study: Study) -> Judged | None:
     """What settings on record at the paper's effort decide, whatever the others show, the text's embeddings first.
 
-    That a claim on every setting fails, and that one on some setting (`any`) holds.
+    That a claim on every setting fails, and that one on some setting (`any`) holds; never one on a `share`.
     """
     of = getattr(claim.quantity, "of", None)
     contrast = of.keywords["contrast"] if isinstance(of, partial) else "each"
     for embedding, words in EMBEDDINGS.items():
         known = records(effort_of(WHOLE, LEAST_NETWORKS, embedding=embedding), study.cells)
         for judged in judge_each([claim], table(known, study.cells)) if known else ():
-            if judged.verdict == ("holds" if contrast.startswith("any ") else "fails"):
+            if judged.verdict == {"any": "holds", "share": ""}.get(contrast.split()[0], "fails"):
                 effort = f"{WHOLE:,} iterations × {LEAST_NETWORKS} networks or more, {words}"
                 why = f"{judged.why}; {len(known)} settings, {effort}"
                 return replace(judged, why=why, effort=effort, tested_on="trained at the paper's effort")
