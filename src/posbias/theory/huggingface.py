@@ -71,9 +71,7 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     `InvalidValueError` for a family that is not known, a key that is missing, and a mask or a kind of layer that
     is not predicted; `PluginError` where the package fails that brings the family.
     """
-    given = Config(config)
-    container = given.get("model_type")
-    family, keys, remarks = _text(given)
+    family, keys, remarks = _text(config)
     brought = None if family in FAMILIES else packages.family(family)
     if brought is not None:
         remark = f"{family}: read by the package {brought.package}, not by posbias"
@@ -83,7 +81,7 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
         row = replace(brought.read, remarks=(*brought.read.remarks, remark))
     else:
         row = FAMILIES[family]
-    read = _reading(keys, family, row, remarks, container)
+    read = _reading(keys, family, row, remarks, config["model_type"])
     made = {pair: _layer(read, *pair) for pair in set(zip(read.kinds, read.bare, strict=True))}
     stack = [made[pair] for pair in zip(read.kinds, read.bare, strict=True)]
     counts = Counter(kind for kind in read.kinds if kind in PARTS)
@@ -100,12 +98,10 @@ def rotation_of_family(config: Mapping[str, Any], layer_type: str | None) -> Rot
 
     Raises `InvalidValueError` as `from_huggingface`, and for a type of layers that does not rotate.
     """
-    given = Config(config)
-    container = given.get("model_type")
-    family, keys, remarks = _text(given)
+    family, keys, remarks = _text(config)
     if family not in FAMILIES:
         raise wrong("model_type", "a family of posbias's own", family)
-    read = _reading(keys, family, FAMILIES[family], remarks, container)
+    read = _reading(keys, family, FAMILIES[family], remarks, config["model_type"])
     kind = None if layer_type is None else families.OLDER_KINDS.get(layer_type, layer_type)
     if kind is not None and kind not in read.kinds:
         known = ", ".join(sorted(set(read.kinds)))
@@ -128,8 +124,9 @@ def is_attention(layer: Layer) -> bool:
 # --- which family, and which keys -----------------------------------------------------------------------------
 
 
-def _text(config: Config) -> tuple[str, Config, list[str]]:
+def _text(given: Mapping[str, Any]) -> tuple[str, Config, list[str]]:
     """The family of a configuration's text, the keys that are about it, and what is to be said of that."""
+    config = Config(given)
     container = config.get("model_type")
     if not isinstance(container, str):
         raise wrong("model_type", "the name of a family", container)
@@ -144,8 +141,8 @@ def _text(config: Config) -> tuple[str, Config, list[str]]:
         remarks.append(f"{container}: the whole prompt is a prefix, in which every token sees every other")
     if family not in FAMILIES and family not in packages.names():
         known = {*FAMILIES, *families.CONTAINERS, *packages.names()}
-        given = f"{shortened(family)}; its layers can be given in a file of your own (docs/own.md)"
-        raise wrong("model_type", f"one of the {len(known)} known families", got=given)
+        got = f"{shortened(family)}; its layers can be given in a file of your own (docs/own.md)"
+        raise wrong("model_type", f"one of the {len(known)} known families", got=got)
     if family in FAMILIES:
         for keys in (whole, text):
             check_classes(keys, (container, family), FAMILIES[family])

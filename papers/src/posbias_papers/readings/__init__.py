@@ -48,7 +48,7 @@ def of_witness(statement: Statement) -> Discrepancy:
         ratio: dict[str, Any] = {"larger_over_smaller": larger / smaller} if smaller else {}
         return answer(compared.bound, compared.value, **ratio)
 
-    quantity = f"{statement.shows}: printed bound, true"
+    quantity = f"{statement.shows}: bound, true"
     return Discrepancy(statement.erratum, quantity, compute, find_erratum(statement.erratum))
 
 

@@ -615,7 +615,7 @@ def from_assumptions(corrected: bool, **network: Any) -> float:
     """For a network under these assumptions, with none on positional encodings, the first token draws everything
     if Σλ = ∞: 1 − P_i0 ≤ Π(1 − ελ), with ε of Lemma 5.3's constants.
 
-    Corrected: The same without positional logits (or with the ε of Lemma 5.3 (ii) as amended).
+    Corrected: The same without positional logits.
 
     Scope: networks whose stream is R⋯R·X⁽⁰⁾·W_V⋯W_V, as in the proof of Lemma 5.3
 

@@ -186,7 +186,7 @@ def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[
         lacks = "" if judged.claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
         shown = judged.withheld(lacks and f"{lacks}; {study.decided_by}")
         if shown.verdict == "undecided" and shown.seen is None and not lacks:
-            shown = replace(shown, why=f"{shown.why}; more networks, or longer training, would decide")
+            shown = replace(shown, why=f"{shown.why}; more networks, or longer training, could decide")
         whole = {*_meant(claim, cells)["setting"]} <= {*rows["setting"]}
         alone = None if whole and shown.verdict != "undecided" else _decided_alone(claim, study)
         if alone or whole:
