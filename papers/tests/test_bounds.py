@@ -29,7 +29,6 @@ from posbias_papers.closed_forms.causal_averaging import (
     hops_of,
     influence_density,
     poisson_hops,
-    smallness_bound,
     turning_points,
 )
 from posbias_papers.statements import STATEMENTS, margins
@@ -514,16 +513,15 @@ def test_turning_points_are_where_the_density_turns(hops, decay):
 
 @given(st.floats(0.05, 4.0), DECAYS)
 def test_a_u_has_one_minimum_exactly_up_to_twice_the_share_of_recency(strength, decay):
-    """The sharp condition of infinitely many layers is s < 2(1 − e^{−c}); the smallness condition is no weaker."""
+    """The sharp condition of infinitely many layers is s < 2(1 − e^{−c})."""
     sharp = -2.0 * math.expm1(-decay)
-    assert smallness_bound(decay) <= sharp
     if abs(strength / sharp - 1.0) > 1e-6:
         assert (len(turning_points(poisson_hops(strength), decay)) == 1) == (strength < sharp)
 
 
 def test_a_rollout_of_many_layers_turns_where_the_closed_form_does():
     tokens, layers, decay = 1000, 400, 2.0
-    step = 0.9 * smallness_bound(decay) / layers
+    step = 0.9 * (3.0 - math.sqrt(3.0)) / layers
     mixing = step / (1.0 + step)
     layer = Layer(positional=DecayBias(decay / tokens))
     mass = influence(Architecture(layers, (layer,), ConstantMixing(mixing)), tokens, threads=1).mass[:-1]

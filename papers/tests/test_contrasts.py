@@ -128,7 +128,7 @@ def test_a_quantity_may_be_an_expression_and_networks_without_it_are_left_out():
 
 def test_several_quantities_have_tests_of_their_own():
     pieces = evidence(RISING, "positional == 'none'", "gap ; loss < 1.5 ; loss", "each", "> 0 by 0.02")
-    assert [piece.where for piece in pieces[::3]] == ["depth 2 gap", "depth 2 loss", "depth 2 loss"]
+    assert [piece.where for piece in pieces[::3]] == ["depth 2: gap", "depth 2: loss", "depth 2: loss"]
     assert [piece.test for piece in pieces[::3]] == [Above(0.0, 0.02), Below(1.5, 0.0), Above(0.0, 0.02)]
 
 

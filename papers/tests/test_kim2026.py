@@ -261,7 +261,8 @@ def test_a_claim_fails_where_its_column_is_wrong(results, name, number, column, 
     frame = frame_of(results, name)
     assert judge(claim, frame).verdict != "fails"
     frame[column] = wrong(frame[column])
-    assert judge(claim, frame).verdict == "fails"
+    found = judge(claim, frame)
+    assert (found.verdict, found.seen) == ("undecided" if claim.bar == "ours" else "fails", False)
 
 
 @pytest.mark.parametrize(("number", "column", "shift"), [(2, "rise_share", 0.1), (11, "recency", 0.02)])

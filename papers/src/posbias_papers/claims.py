@@ -245,11 +245,6 @@ class Judged:
         """The evidence; of more than `SHOWN` pieces the least sure."""
         return claims.shown(self.evidence)
 
-    @property
-    def deciding(self) -> Evidence:
-        """The evidence that the verdict hangs on: the piece that fails, else the least sure."""
-        return claims.deciding(self.evidence)
-
     def __str__(self) -> str:
         """'fails: sentence (why)', 'holds (ours): sentence (why)' of a claim that no paper makes."""
         ours = " (ours)" if self.id and self.claim.provenance == "ours" else ""
@@ -324,7 +319,7 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     verdict, why = made.verdict, f"{_shares(pieces)}{claims.deciding(pieces)}"
     if (verdict, claim.provenance, claim.bar) == ("fails", "paper", "ours"):
         verdict, why = "undecided", f"{why}; the text gives no such bound, it is ours"
-    return Judged(claim, pieces, verdict, made.estimate, why, seen=_SEEN.get(verdict))
+    return Judged(claim, pieces, verdict, made.estimate, why, seen=_SEEN.get(made.verdict))
 
 
 def _shares(pieces: Sequence[claims.Evidence]) -> str:
@@ -336,7 +331,7 @@ def _shares(pieces: Sequence[claims.Evidence]) -> str:
         verdict: [piece.where for piece, its in zip(pieces, verdicts, strict=True) if its == verdict]
         for verdict in claims.VERDICTS
     }
-    return "".join(f"{verdict} for {', '.join(places)}; " for verdict, places in named.items() if places)
+    return "".join(f"{verdict} for {' and '.join(places)}; " for verdict, places in named.items() if places)
 
 
 def _finite(value: float) -> float | None:

@@ -54,6 +54,19 @@ FIELDS = ("id", *ABOUT, "sentence", "figure", "quantity", "where", "contrast", "
 Function = Callable[["pd.DataFrame"], Iterable[Evidence]]
 """What a contrast cannot say: evidence from a figure's table."""
 Setting = tuple[Any, ...]
+_WORDS = {
+    r"size_([a-z]+)_([a-z]+)": r"|\1 − \2|",
+    r"\b(first|middle)_(middle|last)\b": r"\1 − \2",
+    r"positional none": "no encoding",
+    r"positional decay": "decay mask",
+    r"positional rope": "RoPE",
+    r"residual ((True|False)( less (True|False))?)": r"\1 residual connections",
+    r"\bTrue\b": "with",
+    r"\bFalse\b": "without",
+    r" - ": " − ",
+    r"_": " ",
+}
+"""How settings and columns of a table are said, the first before the next."""
 
 
 def read_claims(path: Path, functions: Mapping[str, Function] | None = None) -> dict[str, list[Claim]]:
@@ -135,13 +148,11 @@ def contrasted(rows: "pd.DataFrame", quantity: str, contrast: str, test: str) ->
     for part in parts:
         own = re.fullmatch(rf"(.+?) ({_TEST.pattern})", part)
         name, words = (own[1], own[2]) if own else (part, test)
-        found += _contrasted(rows, name, contrast, words, named=len(parts) > 1)
+        found += _contrasted(rows, name, contrast, words, name if len(parts) > 1 else "")
     return found
 
 
-def _contrasted(
-    rows: "pd.DataFrame", quantity: str, contrast: str, words: str, *, named: bool
-) -> list[Evidence]:
+def _contrasted(rows: "pd.DataFrame", quantity: str, contrast: str, words: str, label: str) -> list[Evidence]:
     numbers, few = estimates(rows, quantity)
     varied, levels, test = _varied(numbers), _levels(rows), read_test(words)
     kind, _, rest = contrast.partition(" ")
@@ -150,14 +161,15 @@ def _contrasted(
     compared = _compared(numbers, rest if kind in ("any", "share") else contrast, levels, varied)
     pieces = []
     for where, settings in compared:
-        where, number = f"{where} {quantity}".lstrip() if named else where, _difference(numbers, settings)
+        where, number = f"{where}: {label}".strip(": "), _difference(numbers, settings)
         note = "".join(dict.fromkeys(few.get(one, "") for one in settings))
         pieces.append(_piece(where if isinstance(number, str) else f"{where}{note}", number, test))
     if words.startswith("!=") and isinstance(test, Above):
         pieces = [_either_side(piece, test) for piece in pieces]
     if isinstance(test, Printed):
         errors = rows["printed_se"].dropna()
-        pieces = [_printed(piece, test, error) for piece, error in zip(pieces, errors, strict=True)]
+        printed = [replace(test, number=Estimate(test.number.value, float(error), 1)) for error in errors]
+        pieces = [replace(piece, test=one) for piece, one in zip(pieces, printed, strict=True)]
     if pieces and kind in ("any", "share"):
         return [_surest(pieces) if kind == "any" else share("cases", pieces)]
     return pieces
@@ -165,14 +177,11 @@ def _contrasted(
 
 def _piece(where: str, number: Estimate | str, test: Test | None = None) -> Evidence:
     """A piece of evidence: an estimate, or why there is none."""
+    for pattern, words in _WORDS.items():
+        where = re.sub(pattern, words, where)
     if isinstance(number, str):
         return Evidence(where, flaw=number, test=test)
     return Evidence(where, number, test=test)
-
-
-def _printed(piece: Evidence, test: Printed, error: float) -> Evidence:
-    """The same, held against a printed number of this standard error."""
-    return replace(piece, test=replace(test, number=Estimate(test.number.value, float(error), 1)))
 
 
 Numbers = dict[Setting, Estimate | str]
@@ -308,9 +317,8 @@ def _chosen(word: str, by_value: Mapping[Any, Setting]) -> list[Any]:
 
 def _either_side(piece: Evidence, test: Above) -> Evidence:
     """The same, tested on the side that was found: its p-value counts twice."""
-    if piece.flaw or piece.estimate.value >= 0:
-        return replace(piece, picked=2)
-    return replace(piece, test=Below(least=test.least), picked=2)
+    below = not piece.flaw and piece.estimate.value < 0
+    return replace(piece, test=Below(least=test.least) if below else test, picked=2)
 
 
 def _surest(pieces: Sequence[Evidence], tests: int | None = None, whole: bool | None = None) -> Evidence:
@@ -333,26 +341,23 @@ def _turns(
     It fails only if every series surely lacks a rise, or a fall, at each of its steps.
     """
     place, series = levels.index(name), {}
-    for after, before in _pairs(numbers, f"{name}: next - this", levels):
-        where = ", ".join(str(after[at]) for at in varied if at != place)
-        step = _piece(f"{where}, {before[place]} to {after[place]}", _difference(numbers, (after, before)))
+    for where, (after, before) in _compared(numbers, f"{name}: next - this", levels, varied):
+        step = _piece(where, _difference(numbers, (after, before)))
         series.setdefault(str(_without(after, place)), []).append(step)
     whole = not any(step.flaw for steps in series.values() for step in steps)
     sound = [[step for step in steps if not step.flaw] for steps in series.values()]
     tests = sum(map(len, sound))
     least = getattr(test, "least", 0.0)
+    ways = Above(least=least), Below(least=least)
     both = [
-        tuple(
-            _surest([step.tested(one) for step in steps], tests, whole)
-            for one in (Above(least=least), Below(least=least))
-        )
+        [_surest([step.tested(way) for step in steps], tests, whole) for way in ways]
         for steps in sound
         if len(steps) > 1
     ]
     if not both:
         return [Evidence("steps", flaw="fewer than two steps between cells that learnt")]
     left = [ends for ends in both if all(end.verdict(len(ends)) != "fails" for end in ends)] or both
-    return list(min(left, key=lambda ends: max(end.p for end in ends)))
+    return min(left, key=lambda ends: max(end.p for end in ends))
 
 
 def share(where: str, pieces: Sequence[Evidence]) -> Evidence:

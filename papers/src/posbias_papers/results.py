@@ -194,7 +194,7 @@ def rests_on(claim: Judged) -> str:
     effort, kind = claim.effort.rpartition(": ")[2], claim.tested_on
     if kind == UNTESTED or effort in ("", NOTHING):
         return kind
-    return effort if kind in effort else f"{kind}: {effort}"
+    return f"tried on {effort}" if claim.statement else effort if kind in effort else f"{kind}: {effort}"
 
 
 def by_section(claims: Iterable[Judged]) -> dict[str, list[Judged]]:

@@ -101,11 +101,6 @@ def turning_points(hops: Hops, decay: float) -> tuple[float, ...]:
     return tuple(math.log1p(math.exp(-distance) * math.expm1(decay)) / decay for distance in ends)
 
 
-def smallness_bound(decay: float) -> float:
-    """min(3 − √3, 2(1 − e^{−c})): the strength up to which Duerinckx et al. 2026 are said to prove a U."""
-    return min(3.0 - math.sqrt(3.0), -2.0 * math.expm1(-non_negative("decay", decay)))
-
-
 def _polynomial(distance: Positions, hops: Hops, order: int) -> Positions:
     """f, or its derivative of an order, at ℓ = `distance`: Σ P(k) ℓ^{k−1−order}/(k − 1 − order)!."""
     k = np.arange(len(hops) - 1.0 - order)

@@ -90,7 +90,7 @@ def record_cells(folder: str | Path, path: Path = outcomes.RECORDS) -> int:
     found = 0
     for file in sorted(Path(folder).rglob("*.nc")):
         cell = load_cell(file)
-        task = replace(cell.experiment.task, embedding="variance", test_direction="training")
+        task = replace(cell.experiment.task, embedding="variance", test_direction="training", middle=None)
         setting, one = settings.get((cell.experiment.network, task)), outcome_of(cell)
         if setting is not None:
             header, _ = TrainingCell.codec.read(file, KIND, SCHEMA)

@@ -23,7 +23,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers import read_rows
 from posbias_papers.claims import Evidence, judged, mean
-from posbias_papers.contrasts import contrasted, read_claims
+from posbias_papers.contrasts import read_claims
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, titled
 from posbias_papers.wu2025 import drawing, observed
@@ -214,11 +214,6 @@ def most_of_main_text(rows: "pd.DataFrame") -> Iterator[Evidence]:
     share = (verdicts.count("holds") + 0.5 * undecided) / count
     found = Estimate(share - 0.5, 0.5 * math.sqrt(undecided) / count)
     yield Evidence(f"share of {count} findings, less one half", found, test=Above(least=0.0))
-
-
-def an_example(rows: "pd.DataFrame") -> Iterable[Evidence]:
-    """That in one network at least, each a case of its own, the first token draws .02 more than any other."""
-    return contrasted(rows.rename_axis(index={"network": "example"}), "sink_ahead", "any each", "> 0.02")
 
 
 def not_measured(rows: "pd.DataFrame") -> Iterator[Evidence]:

@@ -128,13 +128,13 @@ def record_line(setting: Setting, outcome: Outcome) -> str:
     return json.dumps(json.loads(dump_json(held | {"recorded": True})), ensure_ascii=False)
 
 
-Amount = tuple[int, int, Embedding, TestDirection]
-"""Iterations, number of networks, whose seeds are those from 0 on, and how inputs are drawn."""
+Amount = tuple[int, int, Embedding, TestDirection, int | None]
+"""Iterations, number of networks, whose seeds are those from 0 on, how inputs are drawn, and the middle item."""
 
 
 def amount(outcome: Outcome) -> Amount:
     """What a record is found by, in addition to its setting."""
-    return outcome.iterations, len(outcome.loss), outcome.embedding, outcome.test_direction
+    return outcome.iterations, len(outcome.loss), outcome.embedding, outcome.test_direction, outcome.middle
 
 
 def read_records(path: Path) -> dict[Amount, dict[Setting, Outcome]]:
@@ -165,12 +165,10 @@ def _read(held: dict[str, Any]) -> tuple[Setting, Outcome]:
 
 def records(effort: Effort, settings: Iterable[Setting]) -> dict[Setting, Outcome]:
     """The outcomes of those of some settings that are on record, on as many test sequences at least."""
-    if effort.middle is not None:
-        return {}
     known = {}
     for setting in settings:
         tests = effort.test_direction if setting.inputs == "fixed_vocabulary" else "training"
-        spent = effort.steps(setting), effort.networks, effort.embedding, tests
+        spent = effort.steps(setting), effort.networks, effort.embedding, tests, effort.middle
         one = read_records(RECORDS).get(spent, {}).get(setting)
         if one is not None and one.sequences >= effort.sequences:
             known[setting] = one
@@ -189,9 +187,9 @@ def recorded(study: Study) -> Recorded | None:
     All of them with the embeddings of the authors' code come before all with the text's.
     """
     kept: list[tuple[bool, Recorded]] = []
-    for (iterations, networks, embedding, tests), there in read_records(RECORDS).items():
-        if not there.keys().isdisjoint(study.cells):
-            effort = effort_of(iterations, networks, embedding=embedding, test_direction=tests)
+    for (iterations, networks, embedding, tests, middle), there in read_records(RECORDS).items():
+        if middle is None and not there.keys().isdisjoint(study.cells):
+            effort = effort_of(iterations, networks, None, embedding, tests)
             known = records(replace(effort, sequences=0), study.cells)
             kept.append((embedding == "deviation", _at(study, effort, known)))
 

@@ -32,7 +32,7 @@ from posbias_papers.claims import Claim, Judged
 from posbias_papers.contrasts import Quantity
 from posbias_papers.study import Study, judge_each
 from posbias_papers.wu2025.outcomes import PAIRS, TOKENS, Outcome, Outcomes, records
-from posbias_papers.wu2025.settings import EMBEDDINGS, FULL, Setting, effort_of
+from posbias_papers.wu2025.settings import EMBEDDINGS, FULL, Embedding, Setting, effort_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +47,8 @@ LEAST_ITERATIONS, LEAST_NETWORKS = WHOLE // 4, 3
 CURVES = (*PAIRS, "in_context_accuracy")
 AS_TRAINED = "as trained"
 """The evidence of claims that are about the training itself, at whatever effort."""
+INPUTS: tuple[tuple[int | None, Embedding], ...] = ((3, "variance"), (None, "variance"), (None, "deviation"))
+"""The middle item (None: the code's) and embeddings of networks that may decide alone, as in the text first."""
 THIRDS = 2 / 3
 """From this part of training on curves are to change little."""
 Columns = Mapping[str, Float[np.ndarray, "network"]]
@@ -120,8 +122,8 @@ def comparable(cell: Setting) -> Bool[np.ndarray, "token"]:
 
 def _sinks(cell: Setting, outcome: Outcome) -> Columns:
     """The sink metric of the first tokens, of networks that have learnt, among `comparable` keys."""
-    first = encode(cell.mask).get("length", 1)
-    trained = np.where(outcome.learnt[:, None], outcome.sinks, np.nan)[:, comparable(cell)]
+    first, learnt, keys = encode(cell.mask).get("length", 1), outcome.learnt[:, None], comparable(cell)
+    trained, before = (np.where(learnt, one, np.nan)[:, keys] for one in (outcome.sinks, outcome.untrained))
     others, own, total = trained[:, first:], trained[:, :first], trained.sum(axis=1)
     return {
         "sink": own.mean(axis=1),
@@ -129,7 +131,8 @@ def _sinks(cell: Setting, outcome: Outcome) -> Columns:
         "sink_beyond_average": own.min(axis=1) - others.mean(axis=1),
         "sink_share": trained[:, 0] / np.where(total > 0, total, np.nan),
         "sink_even": np.where(outcome.learnt, outcome.even[:first].mean(), np.nan),
-        "sink_untrained": np.where(outcome.learnt, outcome.untrained[:, :first].mean(axis=1), np.nan),
+        "sink_untrained": before[:, :first].mean(axis=1),
+        "untrained_ahead": before[:, :first].min(axis=1) - before[:, first:].max(axis=1),
     }
 
 
@@ -178,12 +181,10 @@ def judge(study: Study, frame: "pd.DataFrame", curved: bool = True) -> Iterator[
     """
     import pandas as pd
 
-    claims = {claim.id: claim for claim in study.claims}
     cells = pd.DataFrame([_about(cell) | {"setting": cell} for cell in study.cells])
     for judged in judge_each(study.claims, frame):
-        claim = claims[judged.id]
-        rows = _meant(claim, frame)
-        lacks = "" if judged.claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
+        rows = _meant(claim := judged.claim, frame)
+        lacks = "" if claim.evidence == AS_TRAINED or rows.empty else _lacks(rows, curved)
         shown = judged.withheld(lacks and f"{lacks}; {study.decided_by}")
         if shown.verdict == "undecided" and shown.seen is None and not lacks:
             shown = replace(shown, why=f"{shown.why}; more networks, or longer training, could decide")
@@ -199,16 +200,17 @@ def _meant(claim: Claim, frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _decided_alone(claim: Claim, study: Study) -> Judged | None:
-    """What settings on record at the paper's effort decide, whatever the others show, the text's embeddings first.
+    """What settings on record at the paper's effort decide, whatever the others show.
 
     That a claim on every setting fails, and that one on some setting (`any`) holds; never one on a `share`.
     """
     of = getattr(claim.quantity, "of", None)
     contrast = of.keywords["contrast"] if isinstance(of, partial) else "each"
-    for embedding, words in EMBEDDINGS.items():
-        known = records(effort_of(WHOLE, LEAST_NETWORKS, embedding=embedding), study.cells)
+    for middle, embedding in INPUTS:
+        known = records(effort_of(WHOLE, LEAST_NETWORKS, middle, embedding), study.cells)
         for judged in judge_each([claim], table(known, study.cells)) if known else ():
             if judged.verdict == {"any": "holds", "share": ""}.get(contrast.split()[0], "fails"):
+                words = f"{EMBEDDINGS[embedding]}{', its middle item too' * (middle is not None)}"
                 effort = f"{WHOLE:,} iterations × {LEAST_NETWORKS} networks or more, {words}"
                 why = f"{judged.why}; {len(known)} settings, {effort}"
                 return replace(judged, why=why, effort=effort, tested_on="trained at the paper's effort")
