@@ -530,8 +530,8 @@ WINDOWS = partial(deep, kind="window")
 
 @statement("herasimchyk-5.4-i", "Theorem 5.4 (i)", SUMMABLE)
 def theorem_5_4_i(initial: float, exponent: float, **kernels: Any) -> float:
-    """For summable λ (power decay, β > 1) every token i keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and every
-    token but the first draws at most 1 − Π_∞ < 1 from the first.
+    """For summable λ (tried: power decay, β > 1) every token i keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and
+    every token (the first, of which it cannot be so, left out) draws at most 1 − Π_∞ < 1 from the first.
 
     Scope: kernels whose admitted weights stay above one ε, as Lemma 5.3 (ii) has it
 
@@ -551,8 +551,8 @@ def _collapse(products: margins.Stack, mixing: Any, floor: float) -> float:
 
 @statement("herasimchyk-5.4-ii", "Theorem 5.4 (ii)", deep)
 def theorem_5_4_ii(**deep: Any) -> float:
-    """For divergent λ (power decay, β ≤ 1) and kernels with floor ε under the causal mask, all that positions ≥ j
-    (from 0) hold is at most exp(−jεΣλ) at every depth, so P_ij is, and P_i0 → 1.
+    """For divergent λ (tried: power decay, β ≤ 1) and kernels with floor ε under the causal mask, all that
+    positions ≥ j (from 0) hold is at most exp(−jεΣλ) at every depth, so P_ij is, and P_i0 → 1.
 
     Holds with C′ = 1 and for whole suffixes; as printed C′ and ε may depend on T, which says nothing. The step
     from P_jj to P_ij is sound: each layer takes at least jελ of what positions ≥ j hold, for good.

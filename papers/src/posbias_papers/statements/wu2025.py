@@ -76,7 +76,8 @@ def slack_of_collapse(P: Stack, floor: float, first: int) -> float:
 
 @statement("wu-4.1", "Theorem 4.1", CAUSAL)
 def theorem_4_1(kernels: Stack, size: int) -> float:
-    """causal: P_ij ≤ (1 − ε)(1 − (j − 1)ε)^t and 1 − P_i1 ≤ (1 − ε)^(t+1), ε the smallest admitted weight
+    """causal: P_ij ≤ C(1 − (j − 1)ε)^t for j > 1, and P_i1 → 1 (tried: C = 1 − ε, ε the smallest admitted weight,
+    1 − P_i1 ≤ (1 − ε)^(t+1))
 
     Holds with the proof's constants; the sharper (1 − (j − 1)ε)^(t+1) holds for all positions ≥ j together. Nε < 1
     wants an ε below the smallest weight where attention is uniform (there Nε = 1).
@@ -86,7 +87,8 @@ def theorem_4_1(kernels: Stack, size: int) -> float:
 
 @statement("wu-4.2", "Theorem 4.2", WINDOW)
 def theorem_4_2(kernels: Stack, size: int) -> float:
-    """window: P_ij ≤ (1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), h = ⌈(N − 1)/(w − 1)⌉, ε the smallest admitted weight
+    """window: P_ij ≤ C(1 − (j − 1)εʰ)^(t/2h), h = ⌈(N − 1)/(w − 1)⌉ (tried: C = 1 − εʰ, ε the smallest admitted
+    weight)
 
     Holds, but not by its proof (see Appendix B.2). (1 − (j − 1)εʰ)^⌊(t+1)/h⌋ holds for all positions ≥ j
     together, without the ½ and without N − 1 divisible by w − 1. The rate is far from sharp: every layer sends at
@@ -103,7 +105,8 @@ def theorem_4_2(kernels: Stack, size: int) -> float:
 
 @statement("wu-4.3", "Theorem 4.3", PREFIX)
 def theorem_4_3(kernels: Stack, size: int) -> float:
-    """prefix: P_ij ≤ (1 − ε)(1 − (j − K)ε)^t for j > K, P_ik ≥ κ = ε for k ≤ K; ε the smallest weight
+    """prefix: P_ij ≤ C(1 − (j − K)ε)^t for j > K, and P_ik ≥ κ > 0 in the limit for k ≤ K (tried: C = 1 − ε, κ =
+    ε, the smallest weight)
 
     Holds, κ at every depth and not only in the limit: P_ik is an average of column k of the bottom kernel, which
     is at least ε. (1 − (j − 1)ε)^(t+1) is sharper. The proof's ratio fails (see Appendix C).
@@ -170,8 +173,8 @@ def c(kernels: Stack, size: int, corrected: bool) -> float:
 
 @statement("wu-A.1", "Lemma A.1", Sampler.masked_network)
 def lemma_a_1(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size: int) -> float:
-    """A_ij ≥ 1/(1 + (k − 1)e^(2M)) with M = (max‖X_i⁽⁰⁾‖·C_V·C)² and k the most keys a query sees; ‖X_i⁽ᵗ⁾‖ ≤
-    max‖X_i⁽⁰⁾‖·C_V
+    """there is ε > 0 with A_ij ≥ ε at all depths (tried: 1/(1 + (k − 1)e^(2M)), M = (max‖X_i⁽⁰⁾‖·C_V·C)², k the
+    most keys a query sees; ‖X_i⁽ᵗ⁾‖ ≤ max‖X_i⁽⁰⁾‖·C_V)
 
     Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. The display after
     Eq. (3) prints R_i for R_(i−j) in its second line.
