@@ -321,3 +321,18 @@ def test_recorded_sinks_agree_with_one_another():
         np.testing.assert_allclose(np.mean(one["first"]), one["by_token"][0], atol=2e-6)
         np.testing.assert_allclose(np.mean(one["by_layer"]), one["by_token"][0], atol=2e-6)
     assert list(observed()) == list(MODELS)
+
+
+def test_networks_tested_with_another_middle_item_are_a_record_of_their_own(tmp_path):
+    code, text = (
+        records(effort_of(100_000, 3, middle, "variance"), STUDIES["fig2"].cells) for middle in (None, 3)
+    )
+    (cell,) = text
+    assert (code[cell].middle, text[cell].middle) == (None, 3)
+    # what is refuted by the text's middle item is by the code's as well
+    for one in (code[cell], text[cell]):
+        assert one.learnt.all()
+        assert one.of("first-middle").min() > 0.1
+        assert one.of("middle-last").max() < -0.05
+    (claim,) = (one for one in collect(tmp_path, papers=["wu2025/fig2"]) if one.id == "wu2025/fig2/15")
+    assert (claim.verdict, "its middle item too" in claim.why) == ("fails", True)

@@ -135,7 +135,7 @@ class Quantity:
 
     def __call__(self, table: "pd.DataFrame") -> Iterable[Evidence]:
         """The evidence; none where the table has no such rows."""
-        return self.of(self.rows(table))
+        return self.of(rows) if len(rows := self.rows(table)) else ()
 
 
 def contrasted(rows: "pd.DataFrame", quantity: str, contrast: str, test: str) -> list[Evidence]:
