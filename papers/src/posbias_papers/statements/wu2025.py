@@ -174,7 +174,7 @@ def c(kernels: Stack, size: int, corrected: bool) -> float:
 @statement("wu-A.1", "Lemma A.1", Sampler.masked_network)
 def lemma_a_1(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size: int) -> float:
     """there is ε > 0 with A_ij ≥ ε at all depths (tried: 1/(1 + (k − 1)e^(2M)), M = (max‖X_i⁽⁰⁾‖·C_V·C)², k the
-    most keys a query sees; ‖X_i⁽ᵗ⁾‖ ≤ max‖X_i⁽⁰⁾‖·C_V)
+    most keys a query sees; ‖X_i⁽ᵗ⁾‖ ≤ max‖X_i⁽⁰⁾‖·C_V, C_V ≥ 1 a bound of ‖ΠW_V‖)
 
     Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. The display after
     Eq. (3) prints R_i for R_(i−j) in its second line.

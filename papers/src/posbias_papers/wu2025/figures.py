@@ -284,7 +284,8 @@ def _note(results: Outcomes, basis: Basis) -> str:
 
 def _study(name: str, cells: Iterable[Setting], draw: Callable[..., Any], *compared: Setting) -> Study:
     """A study of trained networks; claims may look at further networks, `compared`."""
-    cells, curved = tuple(dict.fromkeys(cells)), draw not in (drawing.draw_maps, drawing.draw_sinks)
+    cells = tuple(dict.fromkeys(cells))
+    curved = draw not in (drawing.draw_maps, drawing.draw_sinks) and name != "normalisers"
     minutes = QUICK.minutes(cells), FULL.minutes(cells)
     return Study(
         *titled(f"wu2025/{name}"),
@@ -344,10 +345,8 @@ def _beyond_figures() -> Iterator[Study]:
         return _study(name, groups, partial(drawing.draw_groups, groups=groups))
 
     yield grouped("masks", {cell: cell.masked for cell in _two_layers(Causal(), *WINDOWS, *PREFIXES)})
-    yield grouped(
-        "normalisers",
-        {Setting(residual=False, normaliser=name): name.replace("_", " ") for name in NORMALISERS},
-    )
+    rows = {Setting(residual=False, normaliser=name): name.replace("_", " ") for name in NORMALISERS}
+    yield grouped("normalisers", rows)
     names: dict[Setting, str] = {}
     for residual in (False, True):
         names[Setting(residual=residual)] = "mixture"

@@ -220,11 +220,11 @@ def _decided_alone(claim: Claim, study: Study) -> Judged | None:
 
 
 def decided_by(study: str, minutes: str, curved: bool) -> str:
-    """What decides claims on networks that were not trained so long; `minutes` is what that takes, in words."""
+    """What could decide claims on networks not trained so long; `minutes` is what that takes, in words."""
     less = f", or {LEAST_ITERATIONS:,} × {LEAST_NETWORKS} where curves settle" if curved else ""
     return (
-        f"decided by {WHOLE:,} iterations × {LEAST_NETWORKS} networks or more (`posbias paper wu2025 {study} "
-        f"--effort full`, {minutes} on two cores){less}"
+        f"{WHOLE:,} iterations × {LEAST_NETWORKS} networks or more (`posbias paper wu2025 {study} --effort full`, "
+        f"{minutes} on two cores){less} could decide"
     )
 
 
