@@ -155,6 +155,7 @@ def test_a_score_that_rises_and_a_distance_that_falls_are_asked_about():
     [
         *[((0.9, -1, 0.2), "line 2"), ((0.8, 80, 75), "0.8 and 80"), ((0.9, None, 0.2), "line 2")],
         ((None, None, None), "line 1: score: .*None"),
+        ((0.9, float("nan"), 0.2), "line 2: score: expected a value as in other rows"),
     ],
 )
 def test_marks_for_no_score_and_two_scales_in_one_column_are_named(scores, words):

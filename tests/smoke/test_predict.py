@@ -133,6 +133,12 @@ def test_a_band_over_known_mixings_and_a_verdict_only_if_all_agree(answered):
     assert (answer["summary"]["verdict"] is None) == (len({*answer["band"]["verdicts"].values()}) > 1)
 
 
+@pytest.mark.parametrize("given", [("bloom-7b1", "bloom-7b1"), ("bloom-7b1", "--tokens", "64,64")])
+def test_an_architecture_is_not_compared_with_itself(given):
+    ended = called("predict", *given)
+    assert (ended.returncode, ended.stderr.strip()[-35:]) == (2, "at each length, got bloom-7b1 twice")
+
+
 def test_which_of_two_keeps_the_middle_under_which_mixing_and_at_what_cost(answered, folder):
     layer = "{heads = 4, groups = 2, cached = 256, positional = {kind = 'alibi', slopes = [0.02]}"
     (folder / "full.toml").write_text(f"depth = 4\nlayers = [{layer}}}]\n")

@@ -105,6 +105,9 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
     shared.check_targets(options.out, options.plot, architecture, *more, options.calibrate, options.mixing)
     measurement = _calibration(options)
     cases = [case for given in (architecture, *more) for case in _cases(given, options, measurement)]
+    for place, case in enumerate(cases):
+        if case in cases[:place]:
+            raise shared.wrong("architecture", "each once, at each length", got=f"{case.name} twice")
     single = {"critical_distance": options.critical_distance, "depth_trajectory": options.depth_trajectory}
     asked = [name for name, wanted in {**single, "vary": options.vary}.items() if wanted]
     if len(cases) > 1 and asked:

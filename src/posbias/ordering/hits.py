@@ -271,7 +271,7 @@ def _key(rows: Sequence[Row], table: Table, names: Sequence[str]) -> str | None:
     name = next((name for name in names if any(name in row for row in rows)), None)
     for where, row in zip(table.index, rows, strict=True):
         if name is not None and name not in row:
-            raise unexpected(where, f"{name} as in other rows", ", ".join(row))
+            raise unexpected(f"{where}: {name}", "a value as in other rows", None)
     return name
 
 
