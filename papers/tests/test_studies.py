@@ -22,15 +22,16 @@ import paper_sentences
 from posbias import __version__
 from posbias.cli import app
 from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.core.formats import save_json
+from posbias.core.formats import dump_json, save_json
 from posbias.core.running import InProcess, Processes
 from posbias.profiles.estimate import Estimate
 from posbias_papers import theorems
 from posbias_papers.claims import Claim, Evidence, count, judged
+from posbias_papers.cli.answers import FigureClaim
 from posbias_papers.errata import find_erratum
 from posbias_papers.readings import compare_readings
 from posbias_papers.registry import PAPERS, STUDIES
-from posbias_papers.reproduction import make_all, reproduce
+from posbias_papers.reproduction import make_all, page_of, reproduce
 from posbias_papers.results import collect, read_result, sentences, state, write_page
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.study import Tables
@@ -269,6 +270,17 @@ def test_all_answers_in_json_and_writes_the_page(tmp_path, monkeypatch, answered
     answer = answered("paper", "all", "--report", "--out", tmp_path)
     assert (answer["made"], answer["failed"]) == (["wu2025/table1"], {})
     assert (tmp_path / "papers.html").samefile(answer["page"])
+
+
+def test_the_claims_of_every_record_have_a_place_in_an_answer():
+    """Of figures whose cells are on record, as `posbias paper PAPER FIGURE --json` prints them."""
+    checked = 0
+    for study in STUDIES.values():
+        record = study.recorded(study)
+        for claim in page_of(study, record.table()).claims if record and record.whole else ():
+            FigureClaim.model_validate_json(dump_json(claim.as_dict()))
+            checked += 1
+    assert checked > 100
 
 
 # --- the page ----------------------------------------------------------------------------------------------

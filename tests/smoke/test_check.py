@@ -52,6 +52,13 @@ def test_sixty_questions_pass_at_a_fifth_and_are_too_few_at_a_tenth(folder):
         assert "of this model elsewhere" in gate(other, "--max-gap", 0.2).stderr
 
 
+def test_of_few_questions_no_gap_is_said_to_be_above_one(folder):
+    questions(4)
+    with serving(finds((0.9, 0.3, 0.9))) as server:
+        gaps = json.loads(gate(server, "--max-gap", 0.1, "--json").stdout)["gaps"].values()
+        assert max(gap["at_most"] for gap in gaps) == 1
+
+
 def test_a_gap_above_fails_early_and_says_so_everywhere(answered):
     """One document of three is found half as often: not all questions are asked."""
     questions(200)

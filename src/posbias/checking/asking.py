@@ -115,7 +115,8 @@ def _kept(place: Path | None, asked: int) -> int:
 def _sizes(seen: _Seen, before: _Seen | None, low: Numbers, high: Numbers, limit: float) -> dict[str, Gap]:
     """By gap, the larger of what its two directions surely are at least, and at most."""
     least, most = (ends.reshape(len(seen.gaps), -1).max(axis=1) for ends in (low, high))
-    least = np.maximum(least, 0.0 if before is None else -math.inf)
+    if before is None:  # a size
+        least, most = np.maximum(least, 0.0), np.minimum(most, 1.0)
     gaps, each = {}, zip(least, most, decided(least[:, None], most[:, None], limit), strict=True)
     for (name, gap), (at_least, at_most, verdict) in zip(seen.gaps.items(), each, strict=True):
         about: Any = {"at_least": at_least, "at_most": at_most, "verdict": VERDICTS[int(verdict)]}

@@ -67,9 +67,7 @@ class PaperClaims(Answer):
     claims: list[PaperClaim]
     counts: Counts
     tallies: dict[str, dict[Provenance, Counts]] = entry("by paper; what is said twice once")
-    by_evidence: dict[str, dict[str, Counts]] = entry(
-        "the papers' own, by paper and by what they were tested on"
-    )
+    by_evidence: dict[str, dict[str, Counts]] = entry("the papers' own, by paper and kind of evidence")
     page: Path | None = entry("null without --report", None)
 
 
@@ -84,12 +82,18 @@ class PaperAll(Answer):
     page: Path | None = entry("null without --report")
 
 
+class FigureClaim(JudgedClaim):
+    """A claim of a figure or table, just judged."""
+
+    tested_on: str = entry("the kind of evidence, where that is not the figure's", "")
+
+
 class Reproduced(Part):
     """What was made of a paper; `claims` by figure or table."""
 
     figures: Files
     files: Files = entry("pages, tables, JSON")
-    claims: dict[str, list[JudgedClaim]]
+    claims: dict[str, list[FigureClaim]]
     seconds: float
     cells: Rows
 
