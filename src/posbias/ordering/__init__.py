@@ -172,7 +172,9 @@ class Ordering:
             more = self.prompts_to_tell
             said += f"; {about(more)} prompts {where} would tell" if more else "; leave the order as it is"
         lines = [f"{said} ({self.basis})"]
-        lines += ["if these documents were like those measured:"] if self.extrapolated else []
+        if self.verdict == "not known":
+            like = "if these documents were like those measured, " if self.extrapolated else ""
+            lines += [f"{like}best by its means: {', '.join(map(str, self.permutation))}, counted from 0"]
         lines += [f"gain over {name}: {_words(gain)} {self.unit}" for name, gain in self.gains.items()]
         return "\n".join([*lines, *self.warnings])
 
