@@ -208,7 +208,8 @@ def _decided_alone(claim: Claim, study: Study) -> Judged | None:
     of = getattr(claim.quantity, "of", None)
     contrast = of.keywords["contrast"] if isinstance(of, partial) else "each"
     for middle, embedding in INPUTS:
-        known = records(effort_of(WHOLE, LEAST_NETWORKS, middle, embedding), study.cells)
+        spent = replace(effort_of(WHOLE, LEAST_NETWORKS, embedding=embedding), middle=middle)
+        known = records(spent, study.cells)
         for judged in judge_each([claim], table(known, study.cells)) if known else ():
             wanted = {"any": "" if middle else "holds", "share": ""}.get(contrast.split()[0], "fails")
             if judged.verdict == wanted:
