@@ -3,10 +3,11 @@
 from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import save_figure
 from posbias_papers.claims import judge
+from posbias_papers.contrasts import RELATIVE
 from posbias_papers.wu2025.drawing import draw_curves
 from posbias_papers.wu2025.figures import CLAIMS
 from posbias_papers.wu2025.outcomes import records
-from posbias_papers.wu2025.settings import EMBEDDINGS, RELATIVE, Setting, effort_of
+from posbias_papers.wu2025.settings import EMBEDDINGS, Setting, effort_of
 from posbias_papers.wu2025.table import table
 
 DEPTHS = 2, 4, 6

@@ -188,7 +188,7 @@ def test_a_good_order_is_kept_and_gains_elsewhere_are_conditional():
         assert "would tell" not in kept
     other = str(order(3, [3, 2, 1], profile=rates([0.4, 0.3, 0.3, 0.4, 0.9], 200))).split("\n")
     assert other[0].startswith("not known")
-    said = "if these documents were like those measured, best by its means: 1, 2, 0, counted from 0"
+    said = "if these documents were like those measured, best by the profile's means: 1, 2, 0, counted from 0"
     assert other[1] == said
 
 

@@ -54,12 +54,12 @@ FIELDS = ("id", *ABOUT, "sentence", "figure", "quantity", "where", "contrast", "
 Function = Callable[["pd.DataFrame"], Iterable[Evidence]]
 """What a contrast cannot say: evidence from a figure's table."""
 Setting = tuple[Any, ...]
+RELATIVE = {"none": "no encoding", "decay": "decay mask", "rope": "RoPE"}
+"""Encodings of networks whose depth varies, and what panels and evidence call them."""
 _WORDS = {
     r"size_([a-z]+)_([a-z]+)": r"|\1 − \2|",
     r"\b(first|middle)_(middle|last)\b": r"\1 − \2",
-    r"positional none": "no encoding",
-    r"positional decay": "decay mask",
-    r"positional rope": "RoPE",
+    **{f"positional {word}": said for word, said in RELATIVE.items()},
     r"residual ((True|False)( less (True|False))?)": r"\1 residual connections",
     r"\bTrue\b": "with",
     r"\bFalse\b": "without",

@@ -174,7 +174,9 @@ class Ordering:
         lines = [f"{said} ({self.basis})"]
         if self.verdict == "not known":
             like = "if these documents were like those measured, " if self.extrapolated else ""
-            lines += [f"{like}best by its means: {', '.join(map(str, self.permutation))}, counted from 0"]
+            lines += [
+                f"{like}best by the profile's means: {', '.join(map(str, self.permutation))}, counted from 0"
+            ]
         lines += [f"gain over {name}: {_words(gain)} {self.unit}" for name, gain in self.gains.items()]
         return "\n".join([*lines, *self.warnings])
 

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.reports.plots import style
+from posbias_papers.contrasts import RELATIVE
 from posbias_papers.plots import captioned_figure, settle
 from posbias_papers.wu2025.outcomes import PAIRS, Outcome
-from posbias_papers.wu2025.settings import ABSOLUTE, RELATIVE, Setting
+from posbias_papers.wu2025.settings import ABSOLUTE, Setting
 from posbias_papers.wu2025.table import comparable, outcomes_of
 
 if TYPE_CHECKING:

@@ -23,12 +23,12 @@ from posbias.profiles.estimate import Estimate
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias_papers import read_rows
 from posbias_papers.claims import Evidence, judged, mean
-from posbias_papers.contrasts import read_claims
+from posbias_papers.contrasts import RELATIVE, read_claims
 from posbias_papers.pages import Page, Table
 from posbias_papers.study import EFFORTS, INSTANCED, Basis, Recorded, Studies, Study, titled
 from posbias_papers.wu2025 import drawing, observed
 from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Outcome, Outcomes, basis_of, recorded
-from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, FULL, NORMALISERS, QUICK, RELATIVE, Setting
+from posbias_papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, FULL, NORMALISERS, QUICK, Setting
 from posbias_papers.wu2025.table import decided_by, judge, outcomes_of, table
 
 if TYPE_CHECKING:
@@ -283,9 +283,9 @@ def _note(results: Outcomes, basis: Basis) -> str:
 
 
 def _study(name: str, cells: Iterable[Setting], draw: Callable[..., Any], *compared: Setting) -> Study:
-    """A study of trained networks; claims may look at further networks, `compared`."""
+    """A study of trained networks, of gaps or of sinks; claims may look at further networks, `compared`."""
     cells = tuple(dict.fromkeys(cells))
-    curved = draw not in (drawing.draw_maps, drawing.draw_sinks) and name != "normalisers"
+    curved = not any("sink" in str(claim.quantity) for claim in CLAIMS.get(name, ()))
     minutes = QUICK.minutes(cells), FULL.minutes(cells)
     return Study(
         *titled(f"wu2025/{name}"),

@@ -31,8 +31,6 @@ EMBEDDINGS: dict[Embedding, str] = {
 DEPTHS = (2, 4, 6)
 DEEP = (2, 4, 6, 8, 10)
 """Depths of Figures 5 and 14."""
-RELATIVE = {"none": "no encoding", "decay": "decay mask", "rope": "RoPE"}
-"""Encodings of the depth figures, and what panels call them."""
 SHARED = 0.75
 """λ of the fixed vocabulary."""
 ABSOLUTE = {"none": "none", "sinusoidal": "sin", "rope": "RoPE"}
